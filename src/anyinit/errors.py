@@ -1,0 +1,50 @@
+"""Exceptions. Every message carries a cause, the offending value and a remedy."""
+
+from __future__ import annotations
+
+
+class AnyInitError(Exception):
+    """Base of every error raised on purpose by this library.
+
+    Args:
+        cause: what is wrong, one sentence.
+        value: the offending value, as the user would recognise it; omitted when empty.
+        remedy: what to do next.
+    """
+
+    def __init__(self, cause: str, *, value: object = None, remedy: str = "") -> None:
+        self.cause, self.value, self.remedy = cause, value, remedy
+        parts = [cause.rstrip(".") + "."]
+        if value is not None:
+            parts.append(f"Got: {value!r}." if not isinstance(value, str) else f"Got: {value}.")
+        if remedy:
+            parts.append(remedy)
+        super().__init__(" ".join(parts))
+
+
+class ConfigError(AnyInitError, ValueError):
+    """An argument is unusable; nothing was touched."""
+
+
+class ActivationError(ConfigError):
+    """An activation function cannot be profiled (not elementwise, random, NaN, grows too fast)."""
+
+
+class BackendNotFoundError(AnyInitError):
+    """The model belongs to no supported framework."""
+
+
+class BackendUnavailableError(AnyInitError):
+    """The framework is known but not installed."""
+
+
+class TraceError(AnyInitError):
+    """The model could not be run or recorded; the original exception is chained."""
+
+
+class PlanError(AnyInitError):
+    """A plan does not fit the model it is applied to."""
+
+
+class UnhealthyError(AnyInitError, AssertionError):
+    """Raised by ``assert_healthy``; the message lists every finding."""
