@@ -119,4 +119,5 @@ class Builder:
 
     def finish(self, outputs: tuple[int, ...]) -> Graph:
         """The checked, immutable graph."""
-        return Graph(tuple(self.values), dict(self.leaves), tuple(self.nodes), outputs, tuple(self.notes), tuple(self.unused))
+        values, nodes, notes = tuple(self.values), tuple(self.nodes), tuple(self.notes)
+        return Graph(values, dict(self.leaves), nodes, outputs, notes, tuple(self.unused))

@@ -1,0 +1,74 @@
+# Every target sets up what it needs and can be repeated; stamp files remember what is done.
+#   make demo | test | lint | typecheck | check-all | zoo | clean
+PYTHON ?= python3
+PIP_FLAGS ?=
+PYTEST_ARGS ?= -n auto
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-torch test-jax test-vision lint typecheck check-all zoo format clean
+
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 1
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+
+define environment
+	@echo "==> $(1): installing $(2) (first run only; a few minutes)"
+	@test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c $(3) -e '.[$(2)]'
+	@touch $@
+endef
+
+.venv/.run: pyproject.toml constraints.txt
+	$(call environment,.venv,torch$(comma)plot,constraints.txt)
+
+.venv/.dev: pyproject.toml constraints.txt .venv/.run
+	$(call environment,.venv,dev,constraints.txt)
+
+.venv-jax/.dev: pyproject.toml constraints.txt
+	$(call environment,.venv-jax,test-jax,constraints.txt)
+
+.venv-vision/.dev: pyproject.toml constraints-vision.txt
+	$(call environment,.venv-vision,test-vision,constraints-vision.txt)
+
+comma := ,
+
+demo: .venv/.run ## the depth example: table on the screen, picture in examples/out/
+	@echo "==> examples/depth_matters.py"
+	@$(BIN)/python examples/depth_matters.py
+
+test: test-torch test-jax ## all tests but those that need torchvision
+
+test-torch: .venv/.dev ## core, report, house and PyTorch tests
+	@echo "==> tests (core and PyTorch)"
+	@ANYINIT_FRAMEWORKS=torch $(BIN)/python -m pytest $(PYTEST_ARGS) tests
+
+test-jax: .venv-jax/.dev ## JAX tests, in an environment without PyTorch
+	@echo "==> tests (JAX)"
+	@ANYINIT_FRAMEWORKS=jax .venv-jax/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/jax)
+
+test-vision: .venv-vision/.dev ## torchvision and timm tests, in their own environment
+	@echo "==> tests (torchvision)"
+	@ANYINIT_FRAMEWORKS=vision .venv-vision/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/vision)
+
+lint: .venv/.dev ## ruff: rules and formatting of imports
+	@echo "==> ruff"
+	@$(BIN)/ruff check .
+
+format: .venv/.dev ## let ruff repair what it can
+	@$(BIN)/ruff check --fix .
+
+typecheck: .venv/.dev ## pyright: strict in the core rooms
+	@echo "==> pyright"
+	@$(BIN)/pyright
+
+check-all: lint typecheck test test-vision ## everything
+
+zoo: .venv/.dev ## place and predict a zoo of models, one line each
+	@echo "==> benchmarks/zoo.py"
+	@$(BIN)/python benchmarks/zoo.py
+
+clean: ## remove environments and everything generated
+	rm -rf .venv .venv-jax .venv-vision examples/out .pytest_cache .ruff_cache .hypothesis build dist

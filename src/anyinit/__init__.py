@@ -1,0 +1,73 @@
+"""AnyInit: initialize any neural network, in any framework, and know what to expect of it.
+
+Importing this package loads no framework, no SciPy and no Matplotlib: every public name is fetched
+from its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anyinit._api import (
+        activation_profile,
+        gain,
+        initialize,
+        initialized,
+        plan,
+        register_activation,
+        registered_activations,
+        unregister_activation,
+    )
+    from anyinit._solve.plan import Plan
+    from anyinit.errors import (
+        ActivationError,
+        AnyInitError,
+        BackendNotFoundError,
+        BackendUnavailableError,
+        ConfigError,
+        PlanError,
+        TraceError,
+        UnhealthyError,
+    )
+    from anyinit.report import Report
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "initialize",
+    "initialized",
+    "plan",
+    "register_activation",
+    "unregister_activation",
+    "registered_activations",
+    "activation_profile",
+    "gain",
+    "Plan",
+    "Report",
+    "ActivationError",
+    "AnyInitError",
+    "BackendNotFoundError",
+    "BackendUnavailableError",
+    "ConfigError",
+    "PlanError",
+    "TraceError",
+    "UnhealthyError",
+    "__version__",
+]
+
+_HOMES = {"Plan": "anyinit._solve.plan", "Report": "anyinit.report"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'anyinit' has no attribute {name!r}")
+    home = _HOMES.get(name) or ("anyinit.errors" if name.endswith("Error") else "anyinit._api")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
