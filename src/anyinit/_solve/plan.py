@@ -177,9 +177,10 @@ def _tupled(data: dict[str, Any]) -> dict[str, Any]:
     return {k: _tuple(v) for k, v in data.items()}
 
 
+def _without(data: dict[str, Any], key: str) -> dict[str, Any]:
+    return _tupled({k: v for k, v in data.items() if k != key})
+
+
 def _weight(data: dict[str, Any]) -> Weight:
-    parts = tuple(
-        Part(**{**_tupled({k: v for k, v in p.items() if k != "draw"}), "draw": Draw(**_tupled(p["draw"]))})
-        for p in data["parts"]
-    )
-    return Weight(**{**_tupled({k: v for k, v in data.items() if k != "parts"}), "parts": parts})
+    parts = tuple(Part(draw=Draw(**_tupled(p["draw"])), **_without(p, "draw")) for p in data["parts"])
+    return Weight(parts=parts, **_without(data, "parts"))

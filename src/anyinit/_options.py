@@ -1,0 +1,253 @@
+"""The options of one call, checked in full before a model is touched."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from anyinit.errors import ConfigError
+
+MODES = ("analytic", "empirical")
+TARGETS = ("auto", "unit")
+DISTRIBUTIONS = ("auto", "normal", "truncated_normal", "uniform", "orthogonal")
+RESIDUALS = ("auto", "share", "none")
+BIASES = ("auto", "zero", "keep")
+CORRECTIONS = ("auto", "always", "never")
+OVERRIDES = ("distribution", "std", "value")
+SEED_LIMIT = 2**64
+
+Pairs = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller asked for; every field is valid once this object exists.
+
+    mode: ``analytic`` (from theory alone) or ``empirical`` (from the caller's batches).
+    target: ``unit`` asks for a second moment of 1 after every activation; ``auto`` leaves the choice to the solver.
+    distribution: of the entries of a weight; ``auto`` chooses per weight.
+    residual: ``share`` gives each of the N branches of a stream 1/N of its second moment, ``none`` treats a
+        branch as any other layer, ``auto`` shares.
+    bias: ``zero``, ``keep`` (leave as they are) or ``auto``.
+    overrides: ``(pattern, ((field, value), ...))``: fields ``distribution``, ``std``, ``value`` that win over the plan.
+    gains: ``(pattern, factor)``: factors multiplied onto the solved standard deviations.
+    only, skip: shell-style patterns on parameter names; a parameter is set if it matches ``only`` and not ``skip``.
+    forward: ``forward(model, batch)`` recorded in place of ``model(batch)``.
+    correct: ``auto`` runs the drawn network once and corrects it where theory expects its noise to grow.
+    seed: a non-negative integer below 2**64; ``seed_from`` says in words where it came from.
+    rollback: whether a failure half-way restores every parameter.
+    """
+
+    mode: str = "analytic"
+    target: str = "auto"
+    distribution: str = "auto"
+    residual: str = "auto"
+    scheme: str | None = None
+    bias: str = "auto"
+    overrides: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+    gains: Pairs = ()
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    forward: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
+    correct: str = "auto"
+    seed: int = 0
+    seed_from: str = "given"
+    rollback: bool = True
+
+    def selects(self, *names: str) -> bool:
+        """Whether a parameter known under any of ``names`` is to be set."""
+        wanted = not self.only or any(_matches(p, n) for p in self.only for n in names)
+        return wanted and not any(_matches(p, n) for p in self.skip for n in names)
+
+    def gain(self, *names: str) -> float:
+        """Product of the factors of every gain pattern that matches one of ``names``; 1 without any."""
+        return math.prod(factor for pattern, factor in self.gains if any(_matches(pattern, n) for n in names))
+
+    def override(self, *names: str) -> dict[str, Any]:
+        """Overridden fields of a parameter; a later pattern wins over an earlier one."""
+        found: dict[str, Any] = {}
+        for pattern, chosen in self.overrides:
+            if any(_matches(pattern, n) for n in names):
+                found.update(chosen)
+        return found
+
+    def unmatched(self, names: Iterable[str]) -> list[str]:
+        """Patterns of ``only``, ``skip``, ``gains`` and ``overrides`` that match none of ``names``."""
+        known = list(names)
+        patterns = (*self.only, *self.skip, *(p for p, _ in self.gains), *(p for p, _ in self.overrides))
+        return [p for p in patterns if not any(_matches(p, n) for n in known)]
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Options that differ from their defaults, as text for the plan."""
+        out: list[tuple[str, str]] = []
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value != f.default and f.name not in {"seed", "seed_from"}:
+                out.append((f.name, getattr(value, "__name__", str(value)) if f.name == "forward" else str(value)))
+        return tuple(out)
+
+
+def parse(
+    input_spec: Any = None,
+    mode: Any = "analytic",
+    *,
+    target: Any = "auto",
+    distribution: Any = "auto",
+    residual: Any = "auto",
+    scheme: Any = None,
+    bias: Any = None,
+    overrides: Any = None,
+    gains: Any = None,
+    only: Any = None,
+    skip: Any = None,
+    forward: Any = None,
+    correct: Any = "auto",
+    seed: Any = None,
+    rollback: Any = True,
+) -> tuple[Options, Any]:
+    """Checked options and the input specification.
+
+    ``parse("empirical", batch)`` and ``parse(batch, "empirical")`` mean the same. The seed is resolved last, so that
+    a generator handed in is only advanced by a call that is otherwise valid.
+
+    Raises:
+        ConfigError: naming the option, its value and the values it may take.
+    """
+    if isinstance(input_spec, str):
+        swap = mode == "analytic" if isinstance(mode, str) else True
+        if not swap:
+            raise ConfigError("Two mode names were given and no input.", value=f"{input_spec!r} and {mode!r}")
+        _one_of("mode", input_spec, MODES)
+        input_spec, mode = (None if isinstance(mode, str) else mode), input_spec
+    if forward is not None and not callable(forward):
+        raise ConfigError("forward is not callable.", value=forward, remedy="Pass a function forward(model, batch).")
+    if not isinstance(rollback, bool):
+        raise ConfigError("rollback must be True or False.", value=rollback)
+    if scheme is not None:
+        raise ConfigError("This version knows no named schemes.", value=scheme, remedy="Leave scheme=None.")
+    correct = {True: "always", False: "never"}.get(correct, correct) if isinstance(correct, bool) else correct
+    checked = Options(
+        mode=_one_of("mode", mode, MODES),
+        target=_one_of("target", target, TARGETS),
+        distribution=_one_of("distribution", distribution, DISTRIBUTIONS),
+        residual=_one_of("residual", residual, RESIDUALS),
+        bias=_one_of("bias", "auto" if bias is None else bias, BIASES),
+        overrides=_overrides(overrides),
+        gains=_gains(gains),
+        only=_patterns("only", only),
+        skip=_patterns("skip", skip),
+        forward=forward,
+        correct=_one_of("correct", correct, CORRECTIONS),
+        rollback=rollback,
+    )
+    number, origin = resolve_seed(seed)
+    return replace(checked, seed=number, seed_from=origin), input_spec
+
+
+def resolve_seed(seed: Any) -> tuple[int, str]:
+    """The integer a seed stands for and where it came from.
+
+    An integer stands for itself; ``None`` takes fresh entropy; a ``torch.Generator`` gives one draw (and advances, as
+    with every function it is handed to); a JAX key gives its own bits.
+    """
+    if seed is None:
+        return secrets.randbits(48), "fresh entropy"
+    if isinstance(seed, numbers.Integral) and not isinstance(seed, bool):
+        if not 0 <= int(seed) < SEED_LIMIT:
+            raise ConfigError("A seed lies between 0 and 2**64 - 1.", value=int(seed))
+        return int(seed), "given"
+    framework = sys.modules.get(type(seed).__module__.partition(".")[0].replace("jaxlib", "jax"))
+    if hasattr(seed, "initial_seed") and framework is not None:
+        drawn = framework.randint(0, 2**63 - 1, (), generator=seed, device=seed.device)
+        return int(drawn), "drawn from a torch.Generator"
+    if "key<" in str(getattr(seed, "dtype", "")) and framework is not None:
+        seed = framework.random.key_data(seed)
+    if str(getattr(seed, "dtype", "")) == "uint32" and getattr(seed, "ndim", 0) == 1:
+        value = 0
+        for word in seed:
+            value = (value << 32) | int(word)
+        return value % SEED_LIMIT, "from a JAX key"
+    remedy = "Pass a non-negative integer, a torch.Generator, a JAX key, or None for fresh entropy."
+    raise ConfigError("The seed is of no use.", value=f"{seed!r} ({type(seed).__name__})", remedy=remedy)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A sentence that names close matches of ``name``, or lists what is known."""
+    options = sorted(known)
+    close = difflib.get_close_matches(name.lower(), options, n=3, cutoff=0.6)
+    if close:
+        return "Did you mean " + " or ".join(repr(c) for c in close) + "?"
+    return "Choose one of " + ", ".join(repr(o) for o in options) + "."
+
+
+def _one_of(option: str, value: Any, known: Sequence[str]) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    remedy = near(value, known) if isinstance(value, str) else "Choose one of " + ", ".join(map(repr, known)) + "."
+    raise ConfigError(f"Unknown value of {option}.", value=repr(value), remedy=remedy)
+
+
+def _patterns(option: str, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    found = (value,) if isinstance(value, str) else value
+    if not isinstance(found, Iterable) or isinstance(found, Mapping):
+        raise ConfigError(f"{option} takes a parameter name or a list of them.", value=value)
+    patterns: tuple[Any, ...] = tuple(found)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            remedy = "Use names as named_parameters() gives them; * and ? stand for any text."
+            raise ConfigError(f"{option} takes parameter names or patterns.", value=pattern, remedy=remedy)
+    return patterns
+
+
+def _number(option: str, value: Any, *, positive: bool = False, signed: bool = False) -> float:
+    fits = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    if fits and (signed or float(value) > 0 or (not positive and float(value) == 0)):
+        return float(value)
+    kind = "finite number" if signed else "positive finite number" if positive else "non-negative finite number"
+    raise ConfigError(f"{option} must be a {kind}.", value=repr(value))
+
+
+def _gains(value: Any) -> Pairs:
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        return (("*", _number("gains", value, positive=True)),)
+    patterns = _patterns("gains", list(value))
+    return tuple((p, _number(f"The gain of {p!r}", value[p], positive=True)) for p in patterns)
+
+
+def _overrides(value: Any) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        example = "{'head.weight': {'std': 0.01}}"
+        raise ConfigError("overrides maps names to fields.", value=value, remedy=f"For example {example}.")
+    return tuple((p, _fields(p, value[p])) for p in _patterns("overrides", list(value)))
+
+
+def _fields(pattern: str, chosen: Any) -> tuple[tuple[str, Any], ...]:
+    if not isinstance(chosen, Mapping):
+        raise ConfigError(f"The override of {pattern!r} must be a dictionary.", value=chosen)
+    out: list[tuple[str, Any]] = []
+    for name, value in chosen.items():
+        _one_of(f"a field of the override of {pattern!r}", name, OVERRIDES)
+        label = f"{name} of {pattern!r}"
+        if name == "distribution":
+            out.append((name, _one_of(label, value, (*DISTRIBUTIONS[1:], "constant", "keep"))))
+        else:
+            out.append((name, _number(label, value, signed=name == "value")))
+    return tuple(out)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Shell-style match, or a module path that contains the parameter."""
+    return fnmatchcase(name, pattern) or name.startswith(pattern + ".")
