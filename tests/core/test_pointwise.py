@@ -9,12 +9,18 @@ import pytest
 
 from anyinit._core.pointwise import BILINEAR, FUNCTIONS, LINEAR, PIECEWISE_CONSTANT
 
-REQUIRED = """add sub mul div pow neg abs sign square sqrt rsqrt reciprocal exp expm1 exp2 log log1p log2 log10 sin cos
-tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh sigmoid logit log_sigmoid softplus relu relu6 leaky_relu prelu
-elu selu celu silu gelu gelu_tanh mish hardtanh hard_sigmoid hardswish softsign tanhshrink hardshrink softshrink
-threshold erf erfc erfinv ndtr lgamma digamma maximum minimum clamp floor ceil round trunc frac fmod remainder
-floor_divide where eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan isinf isfinite heaviside
-copysign hypot logaddexp lerp addcmul addcdiv real imag conj i0 nextafter identity sinc xlogy bit_and bit_or""".split()
+REQUIRED = [
+    "add", "sub", "mul", "div", "pow", "neg", "abs", "sign", "square", "sqrt", "rsqrt", "reciprocal", "exp",
+    "expm1", "exp2", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "logit", "log_sigmoid", "softplus", "relu", "relu6",
+    "leaky_relu", "prelu", "elu", "selu", "celu", "silu", "gelu", "gelu_tanh", "mish", "hardtanh", "hard_sigmoid",
+    "hardswish", "softsign", "tanhshrink", "hardshrink", "softshrink", "threshold", "erf", "erfc", "erfinv", "ndtr",
+    "lgamma", "digamma", "maximum", "minimum", "clamp", "floor", "ceil", "round", "trunc", "frac", "fmod",
+    "remainder", "floor_divide", "where", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
+    "logical_not", "logical_xor", "isnan", "isinf", "isfinite", "heaviside", "copysign", "hypot", "logaddexp",
+    "lerp", "addcmul", "addcdiv", "real", "imag", "conj", "i0", "nextafter", "identity", "sinc", "xlogy", "bit_and",
+    "bit_or",
+]  # fmt: skip
 
 ARGUMENTS = {
     "leaky_relu": (0.2,), "prelu": (0.25,), "elu": (1.3,), "celu": (0.7,), "softplus": (2.0, 20.0),
@@ -23,8 +29,11 @@ ARGUMENTS = {
     "addcdiv": (1.5, 2.0, 0.3), "where": (1.5, -2.0),
 }  # fmt: skip
 
-BINARY = """add sub mul div pow atan2 maximum minimum fmod remainder floor_divide eq ne lt le gt ge logical_and
-logical_or logical_xor copysign hypot logaddexp nextafter xlogy bit_and bit_or""".split()
+BINARY = [
+    "add", "sub", "mul", "div", "pow", "atan2", "maximum", "minimum", "fmod", "remainder", "floor_divide", "eq",
+    "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "copysign", "hypot", "logaddexp",
+    "nextafter", "xlogy", "bit_and", "bit_or",
+]  # fmt: skip
 
 POINTS = np.concatenate([np.linspace(-8.0, 8.0, 161), [0.0, -0.0, 0.4, -0.4, 0.3, 1.0, -1.0, 3.0, -3.0, 6.0]])
 
@@ -36,7 +45,7 @@ def call(name: str, x: np.ndarray) -> np.ndarray:
 
 def test_every_operation_a_framework_can_execute_has_a_meaning() -> None:
     assert set(REQUIRED) <= set(FUNCTIONS)
-    assert LINEAR | BILINEAR | PIECEWISE_CONSTANT <= set(FUNCTIONS)
+    assert set(FUNCTIONS) >= LINEAR | BILINEAR | PIECEWISE_CONSTANT
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
@@ -45,14 +54,33 @@ def test_extreme_operands_never_warn_and_the_result_is_float64_of_the_same_shape
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         out = call(name, x)
-    assert out.dtype == np.float64 and out.shape == x.shape
+    assert out.dtype == np.float64
+    assert out.shape == x.shape
 
 
 SATURATING = {"tanh", "sigmoid", "erf", "ndtr", "softsign", "hardtanh", "hard_sigmoid", "atan", "sign"}
 
 
-@pytest.mark.parametrize("name", sorted(SATURATING | {"relu", "silu", "gelu", "gelu_tanh", "mish", "softplus", "elu",
-                                                      "selu", "celu", "hardswish", "tanhshrink", "log_sigmoid"}))
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        SATURATING
+        | {
+            "relu",
+            "silu",
+            "gelu",
+            "gelu_tanh",
+            "mish",
+            "softplus",
+            "elu",
+            "selu",
+            "celu",
+            "hardswish",
+            "tanhshrink",
+            "log_sigmoid",
+        }
+    ),
+)
 def test_activations_stay_finite_at_huge_arguments(name: str) -> None:
     out = FUNCTIONS[name](np.array([-1e15, -1e3, -40.0, 40.0, 1e3, 1e15]))
     assert np.isfinite(out).all()

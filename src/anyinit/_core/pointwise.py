@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Operand = Array | float
 Function = Callable[..., Array]
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -78,21 +79,21 @@ def _tanhshrink(x: Array) -> Array:
     return np.where(np.abs(x) < 0.05, x * y * series, x - np.tanh(x))
 
 
-def _softplus(x: Array, beta: ArrayLike = 1.0, threshold: ArrayLike = math.inf) -> Array:
+def _softplus(x: Array, beta: Operand = 1.0, threshold: Operand = math.inf) -> Array:
     scaled = x * beta
     return np.where(scaled > threshold, x, np.logaddexp(0.0, scaled) / beta)
 
 
-def _elu(x: Array, alpha: ArrayLike = 1.0, scale: ArrayLike = 1.0, input_scale: ArrayLike = 1.0) -> Array:
+def _elu(x: Array, alpha: Operand = 1.0, scale: Operand = 1.0, input_scale: Operand = 1.0) -> Array:
     negative = np.multiply(alpha, np.expm1(np.minimum(x, 0.0) * input_scale))
     return np.where(x > 0, x, negative) * scale
 
 
-def _celu(x: Array, alpha: ArrayLike = 1.0) -> Array:
+def _celu(x: Array, alpha: Operand = 1.0) -> Array:
     return np.where(x > 0, x, np.multiply(alpha, np.expm1(np.minimum(x, 0.0) / alpha)))
 
 
-def _leaky_relu(x: Array, slope: ArrayLike = 0.01) -> Array:
+def _leaky_relu(x: Array, slope: Operand = 0.01) -> Array:
     return np.where(x > 0, x, x * slope)
 
 
@@ -108,24 +109,24 @@ def _mish(x: Array) -> Array:
     return np.where(x > 30.0, x, x * part / (part + 2.0))
 
 
-def _clamp(x: Array, lo: ArrayLike = math.nan, hi: ArrayLike = math.nan) -> Array:
+def _clamp(x: Array, lo: Operand = math.nan, hi: Operand = math.nan) -> Array:
     raised = np.where(np.isnan(lo), x, np.maximum(x, lo))
     return np.where(np.isnan(hi), raised, np.minimum(raised, hi))
 
 
-def _logit(x: Array, eps: ArrayLike = math.nan) -> Array:
+def _logit(x: Array, eps: Operand = math.nan) -> Array:
     return _special().logit(_clamp(x, eps, np.subtract(1.0, eps)))
 
 
-def _softshrink(x: Array, width: ArrayLike = 0.5) -> Array:
+def _softshrink(x: Array, width: Operand = 0.5) -> Array:
     return np.where(x > width, x - width, np.where(x < np.negative(width), x + width, 0.0 * x))
 
 
-def _hardshrink(x: Array, width: ArrayLike = 0.5) -> Array:
+def _hardshrink(x: Array, width: Operand = 0.5) -> Array:
     return np.where(np.abs(x) <= width, 0.0, x)
 
 
-def _threshold(x: Array, t: ArrayLike, v: ArrayLike) -> Array:
+def _threshold(x: Array, t: Operand, v: Operand) -> Array:
     return np.where(x <= t, v, x)
 
 
@@ -140,7 +141,7 @@ def _bits(fold: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int6
     return _op(lambda a, b: fold(a.astype(np.int64), b.astype(np.int64)))
 
 
-def _round(x: Array, decimals: ArrayLike = 0.0) -> Array:
+def _round(x: Array, decimals: Operand = 0.0) -> Array:
     return np.round(x, int(np.asarray(decimals)))
 
 
