@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 import secrets
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from anyinit.errors import ConfigError
+from anyinit.errors import ConfigError, near
 
 MODES = ("analytic", "empirical")
 TARGETS = ("auto", "unit")
@@ -176,15 +175,6 @@ def resolve_seed(seed: Any) -> tuple[int, str]:
         return value % SEED_LIMIT, "from a JAX key"
     remedy = "Pass a non-negative integer, a torch.Generator, a JAX key, or None for fresh entropy."
     raise ConfigError("The seed is of no use.", value=f"{seed!r} ({type(seed).__name__})", remedy=remedy)
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """A sentence that names close matches of ``name``, or lists what is known."""
-    options = sorted(known)
-    close = difflib.get_close_matches(name.lower(), options, n=3, cutoff=0.6)
-    if close:
-        return "Did you mean " + " or ".join(repr(c) for c in close) + "?"
-    return "Choose one of " + ", ".join(repr(o) for o in options) + "."
 
 
 def _one_of(option: str, value: Any, known: Sequence[str]) -> str:

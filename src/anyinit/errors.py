@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class AnyInitError(Exception):
     """Base of every error raised on purpose by this library.
@@ -48,3 +50,15 @@ class PlanError(AnyInitError):
 
 class UnhealthyError(AnyInitError, AssertionError):
     """Raised by ``assert_healthy``; the message lists every finding."""
+
+
+def near(name: str, known: Iterable[str], limit: int = 24) -> str:
+    """A sentence that names close matches of ``name``, or lists at most ``limit`` of what is known."""
+    import difflib  # only ever needed on the way to an error
+
+    options = sorted(known)
+    close = difflib.get_close_matches(name.lower(), options, n=3, cutoff=0.6)
+    if close:
+        return "Did you mean " + " or ".join(repr(c) for c in close) + "?"
+    more = ", ..." if len(options) > limit else ""
+    return "Choose one of " + ", ".join(repr(o) for o in options[:limit]) + more + "."

@@ -1,0 +1,140 @@
+"""The report as text: the table people paste into a paper or an issue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from anyinit._solve.plan import Part
+from anyinit.report import rows
+from anyinit.report.records import Layer
+from anyinit.report.rows import Column, number
+
+if TYPE_CHECKING:
+    from anyinit.report.report import Report
+
+NAME_WIDTH, CELL_WIDTH, LISTED = 44, 28, 12
+CAPTION = (
+    "Levels are second moments, means over draws: predicted where the target is enforced, output at the weight's own "
+    "operation."
+)
+
+
+def render(report: Report, *, compact: bool = True) -> str:
+    """Title, table, what else was set, and every remark."""
+    lines = [title(report), ""]
+    if report.layers:
+        lines += [*_table(rows.table(report.layers, compact=compact)), CAPTION]
+    lines += remarks(report)
+    return "\n".join(lines).rstrip()
+
+
+def title(report: Report) -> str:
+    """One line: seed, parameters and how many were set."""
+    tensors, scalars = report.counts["tensors"], report.counts["scalars"]
+    said = ", ".join(f"{tensors[k]} {k}" for k in ("drawn", "constant", "kept", "not set") if tensors[k])
+    size = rows.amount(scalars["total"])
+    return f"AnyInit: {tensors['total']} tensors, {size} parameters ({said}); seed {report.seed}"
+
+
+def remarks(report: Report) -> list[str]:
+    """Sections below the table; each is left out where there is nothing to say."""
+    rest = [r for r in report.parameters if not r.is_weight]
+    advice = [a for s in report.stability if (a := s.advice())]
+    unset = [f"{u.name}: {u.reason}" for u in report.unscaled]
+    opaque = [f"{o.operation} at {o.where or 'top level'}{': ' if o.why else ''}{o.why}" for o in report.opaque]
+    lines = ["", "Also set: " + "; ".join(rows.others(rest)) + "."] if rest else []
+    for heading, entries in (
+        ("Stability", advice),
+        ("Not set", unset),
+        ("Operations without a rule (measured)", opaque),
+        ("Assumptions that do not hold", list(report.assumptions)),
+        ("Warnings", list(report.warnings)),
+        ("Notes", list(report.notes)),
+    ):
+        lines += section(heading, entries)
+    found = report.findings
+    verdict = f"{len(found)} finding{'s' if len(found) > 1 else ''}" if found else "Healthy"
+    levels = [str(f) for f in found if f.kind in {"level", "not finite"}]
+    return [*lines, *section("Levels", levels), "", f"{verdict}{_basis(report)}."]
+
+
+def section(heading: str, entries: list[str]) -> list[str]:
+    """A heading and its bullets; nothing for no entries."""
+    if not entries:
+        return []
+    shown = [f"  - {e}" for e in entries[:LISTED]]
+    more = [f"  - and {len(entries) - LISTED} more"] if len(entries) > LISTED else []
+    return ["", f"{heading}:", *shown, *more]
+
+
+def explain(record: Layer) -> str:
+    """A paragraph on one parameter and a line on each of its parts."""
+    lines = [f"{record.name} {record.shape} {record.dtype}: {record.role or 'parameter'}"]
+    if record.aliases:
+        lines.append(f"  also known as {', '.join(record.aliases)}")
+    for part in record.parts:
+        indent = "  "
+        if part.label:
+            lines.append(f"  {part.label}:")
+            indent = "    "
+        lines += [indent + line for line in _part(part)]
+    return "\n".join(lines)
+
+
+def _part(part: Part) -> Iterator[str]:
+    draw = part.draw
+    if draw.distribution == "constant":
+        yield f"set to {number(draw.value)}"
+    elif draw.distribution == "keep":
+        yield "left as it is"
+    else:
+        corrected = f", of which {draw.factor:.4g} is a measured correction" if draw.factor != 1 else ""
+        mirrored = f", mirrored ({draw.mirrored})" if draw.mirrored else ""
+        yield f"drawn {draw.distribution}, standard deviation {draw.std * draw.factor:.4g}{corrected}{mirrored}"
+    if part.fan:
+        yield f"fan {part.fan} in, {part.fan_out} out"
+    if part.path:
+        yield f"feeds {part.path}"
+    yield from _level("level at its target", part.predicted, part.band, part.measured)
+    yield from _level("level at its output", part.predicted_output, part.output_band, part.measured_output)
+    if part.planned is not None and part.planned != part.predicted:
+        yield f"before the correction theory expected {number(part.planned)}"
+    yield from _level("gradient", part.predicted_grad, None, part.measured_grad)
+    if part.chi is not None or part.chi_1 is not None:
+        yield f"slopes: chi {number(part.chi)} (level), chi_1 {number(part.chi_1)} (gradient)"
+    if part.why:
+        yield f"why: {part.why}"
+    if part.flags:
+        yield f"assumed: {', '.join(part.flags)}"
+
+
+def _level(name: str, level: float | None, band: tuple[float, float] | None, seen: float | None) -> Iterator[str]:
+    if level is None:
+        return
+    within = f" (90 % of draws {number(band[0])} to {number(band[1])})" if band else ""
+    measured = f", measured {number(seen)}" if seen is not None else ""
+    yield f"{name}: predicted {number(level)}{within}{measured}"
+
+
+def _basis(report: Report) -> str:
+    measured = sum(r.measured is not None or r.measured_output is not None for r in report.layers)
+    return f" ({measured} of {len(report.layers)} levels measured)" if report.layers else ""
+
+
+def _table(columns: list[Column]) -> list[str]:
+    fitted = [_fit(c, NAME_WIDTH if i == 0 else CELL_WIDTH) for i, c in enumerate(columns)]
+    widths = [max(len(c.heading), *(len(cell) for cell in c.cells)) for c in fitted]
+
+    def line(cells: list[str]) -> str:
+        return "  ".join(f"{t:{c.align}{w}}" for t, c, w in zip(cells, fitted, widths, strict=True)).rstrip()
+
+    rule = "-" * (sum(widths) + 2 * len(widths) - 2)
+    body = [line([c.cells[i] for c in fitted]) for i in range(len(fitted[0].cells))]
+    return [line([c.heading for c in fitted]), rule, *body, rule]
+
+
+def _fit(column: Column, width: int) -> Column:
+    keep = width // 2 - 1
+    cells = tuple(c if len(c) <= width else f"{c[:keep]}..{c[-keep:]}" for c in column.cells)
+    return Column(column.heading, column.align, cells)
