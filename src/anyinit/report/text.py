@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 NAME_WIDTH, CELL_WIDTH, LISTED = 44, 28, 12
 CAPTION = (
-    "Levels are second moments, means over draws: predicted where the target is enforced, output at the weight's own "
-    "operation."
+    "Levels are second moments, means over draws. Predicted: where the target is enforced (after activation and pooling);\n"
+    "output: at the weight's own operation, bias included."
 )
 
 
@@ -24,7 +24,7 @@ def render(report: Report, *, compact: bool = True) -> str:
     """Title, table, what else was set, and every remark."""
     lines = [title(report), ""]
     if report.layers:
-        lines += [*_table(rows.table(report.layers, compact=compact)), CAPTION]
+        lines += [*_table(rows.table(report.layers, compact=compact)), *CAPTION.split("\n")]
     lines += remarks(report)
     return "\n".join(lines).rstrip()
 
@@ -54,9 +54,18 @@ def remarks(report: Report) -> list[str]:
     ):
         lines += section(heading, entries)
     found = report.findings
-    verdict = f"{len(found)} finding{'s' if len(found) > 1 else ''}" if found else "Healthy"
     levels = [str(f) for f in found if f.kind in {"level", "not finite"}]
-    return [*lines, *section("Levels", levels), "", f"{verdict}{_basis(report)}."]
+    return [*lines, *section("Levels", levels), "", verdict(report)]
+
+
+def verdict(report: Report) -> str:
+    """One sentence: healthy or how many findings, and what it rests on."""
+    found, count = len(report.findings), len(report.layers)
+    measured = sum(r.measured is not None or r.measured_output is not None for r in report.layers)
+    basis = f"{measured} of {count} levels measured" if measured else "nothing measured"
+    if found:
+        return f"{found} finding{'s' if found > 1 else ''} ({basis})."
+    return f"Healthy{'' if measured else ' as predicted'} ({basis})."
 
 
 def section(heading: str, entries: list[str]) -> list[str]:
@@ -115,11 +124,6 @@ def _level(name: str, level: float | None, band: tuple[float, float] | None, see
     within = f" (90 % of draws {number(band[0])} to {number(band[1])})" if band else ""
     measured = f", measured {number(seen)}" if seen is not None else ""
     yield f"{name}: predicted {number(level)}{within}{measured}"
-
-
-def _basis(report: Report) -> str:
-    measured = sum(r.measured is not None or r.measured_output is not None for r in report.layers)
-    return f" ({measured} of {len(report.layers)} levels measured)" if report.layers else ""
 
 
 def _table(columns: list[Column]) -> list[str]:
