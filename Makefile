@@ -9,7 +9,7 @@ SHELL := /bin/bash
 .PHONY: help demo test test-torch test-jax test-vision lint typecheck check-all zoo format clean
 
 BIN := .venv/bin
-export OMP_NUM_THREADS ?= 1
+TEST_ENV := OMP_NUM_THREADS=1
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -17,7 +17,7 @@ help: ## list the targets
 define environment
 	@echo "==> $(1): installing $(2) (first run only; a few minutes)"
 	@test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
-	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c $(3) -e '.[$(2)]'
+	@$(1)/bin/python -m pip install -qq --disable-pip-version-check $(PIP_FLAGS) -c $(3) -e '.[$(2)]'
 	@touch $@
 endef
 
@@ -43,15 +43,15 @@ test: test-torch test-jax ## all tests but those that need torchvision
 
 test-torch: .venv/.dev ## core, report, house and PyTorch tests
 	@echo "==> tests (core and PyTorch)"
-	@ANYINIT_FRAMEWORKS=torch $(BIN)/python -m pytest $(PYTEST_ARGS) tests
+	@$(TEST_ENV) ANYINIT_FRAMEWORKS=torch $(BIN)/python -m pytest $(PYTEST_ARGS) tests
 
 test-jax: .venv-jax/.dev ## JAX tests, in an environment without PyTorch
 	@echo "==> tests (JAX)"
-	@ANYINIT_FRAMEWORKS=jax .venv-jax/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/jax)
+	@$(TEST_ENV) ANYINIT_FRAMEWORKS=jax .venv-jax/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/jax)
 
 test-vision: .venv-vision/.dev ## torchvision and timm tests, in their own environment
 	@echo "==> tests (torchvision)"
-	@ANYINIT_FRAMEWORKS=vision .venv-vision/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/vision)
+	@$(TEST_ENV) ANYINIT_FRAMEWORKS=vision .venv-vision/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/vision)
 
 lint: .venv/.dev ## ruff: rules and formatting of imports
 	@echo "==> ruff"

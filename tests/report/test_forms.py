@@ -17,7 +17,7 @@ weight    fan  draw    scale  feeds        predicted        5-95 %  measured  ou
 0.weight    4  normal  0.707  add -> relu          1   0.667 - 1.5       1.1       2      0.01
 2.weight    8  normal    0.5  add -> relu        0.5  0.333 - 0.75                 1      0.01
 ----------------------------------------------------------------------------------------------
-Levels are second moments, means over draws. Predicted: where the target is enforced (after activation and pooling);
+Levels are second moments, means over draws. Predicted: where the target holds (after activation, pooling);
 output: at the weight's own operation, bias included.
 
 Also set: 1 bias = 0; 1 gain = 1.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NAME_WIDTH, CELL_WIDTH, LISTED = 44, 28, 12
 CAPTION = (
-    "Levels are second moments, means over draws. Predicted: where the target is enforced (after activation and pooling);\n"
+    "Levels are second moments, means over draws. Predicted: where the target holds (after activation, pooling);\n"
     "output: at the weight's own operation, bias included."
 )
 
