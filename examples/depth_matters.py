@@ -13,6 +13,7 @@ loss at every step.
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class Outcome:
 def network(depth: int) -> nn.Sequential:
     """``depth`` hidden layers of 128 SiLU units between two coordinates and one number."""
     widths = [2] + [WIDTH] * depth
-    hidden = [m for n, k in zip(widths, widths[1:], strict=False) for m in (nn.Linear(n, k), nn.SiLU())]
+    hidden = [m for n, k in itertools.pairwise(widths) for m in (nn.Linear(n, k), nn.SiLU())]
     return nn.Sequential(*hidden, nn.Linear(WIDTH, 1))
 
 
