@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anyinit import Plan, Report, UnhealthyError
+from anyinit._solve.plan import BY_REQUEST
 from anyinit.report.diagnosis import outside
 from sample_plans import UNHELD, dense, small
 
@@ -45,7 +46,7 @@ def test_every_finding_is_listed_at_once():
 
 
 def test_a_held_path_and_a_parameter_left_alone_on_request_are_no_findings():
-    plan = replace(small(), stability=(replace(UNHELD, held=True),), unscaled=(("gate", "skipped by the caller"),))
+    plan = replace(small(), stability=(replace(UNHELD, held=True),), unscaled=(("gate", f"{BY_REQUEST} (skip)"),))
     Report(plan).assert_healthy()
 
 

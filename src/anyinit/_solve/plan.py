@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 VERSION = 1
+BY_REQUEST = "left alone at the caller's request"
+"""Start of the reason in ``Plan.unscaled`` of a parameter the caller asked not to set; no finding."""
 
 
 @dataclass(frozen=True, slots=True)

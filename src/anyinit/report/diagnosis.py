@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from anyinit._solve.plan import Plan
+from anyinit._solve.plan import BY_REQUEST, Plan
 from anyinit.report.records import Layer
 
-BY_CHOICE = "the caller"
 FALSE_ALARM = 0.01
 QUANTILE = 0.95
 ROUNDING = 0.02
@@ -79,7 +78,7 @@ def _levels(layers: Sequence[Layer]) -> Iterator[Finding]:
 
 def _unset(plan: Plan) -> Iterator[Finding]:
     for name, reason in plan.unscaled:
-        if BY_CHOICE not in reason:
+        if not reason.startswith(BY_REQUEST):
             yield Finding("not set", name, f"not set: {reason}")
 
 
