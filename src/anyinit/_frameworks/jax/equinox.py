@@ -1,0 +1,37 @@
+"""Equinox modules: a module is a tree; its floating arrays are parameters, other arrays buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from anyinit._frameworks.jax.program import Program, required_flags, tree_program
+
+PER_EXAMPLE = "the module takes one example at a time: the batch was mapped over its first axis"
+
+
+def program(model: Any, forward: Callable[..., Any] | None, *, mapped: bool = False) -> Program:
+    """An Equinox module as a program; ``mapped`` calls it on every example of the batch."""
+    extra = required_flags(type(model).__call__) if callable(model) else {}
+
+    def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if forward is not None:
+            return forward(module, *args, **kwargs)
+        if mapped:
+            return jax.vmap(lambda a, k: module(*a, **k, **extra))(args, kwargs)
+        return module(*args, **kwargs, **extra)
+
+    made = tree_program(model, run)
+    if mapped:
+        made.notes.append(PER_EXAMPLE)
+    return made
+
+
+def fits_mapped(model: Any, args: tuple[Any, ...], out: Any) -> bool:
+    """Whether a plain call that succeeded may have taken the batch for features: as many examples as some
+    weight has columns, and a result that does not keep the batch first."""
+    sizes = {leaf.shape[0] for leaf in jax.tree_util.tree_leaves(args) if getattr(leaf, "ndim", 0)}
+    columns = {leaf.shape[-1] for leaf in jax.tree_util.tree_leaves(model) if getattr(leaf, "ndim", 0) > 1}
+    return bool(sizes & columns) or any(not o.shape or o.shape[0] not in sizes for o in jax.tree_util.tree_leaves(out))

@@ -1,0 +1,105 @@
+"""Constants computed while recording: NumPy meanings of the primitives that make masks and indices.
+
+A primitive missing here is evaluated by JAX itself, which is exact but needs a compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Params = Mapping[str, Any]
+
+LIMIT = 1 << 24
+"""Largest constant, in entries, that is computed while recording."""
+
+
+def _broadcast(p: Params, x: Array) -> Array:
+    shape = tuple(int(n) for n in p["shape"])
+    view = [1] * len(shape)
+    for size, dim in zip(x.shape, p["broadcast_dimensions"], strict=True):
+        view[int(dim)] = size
+    return np.broadcast_to(x.reshape(view), shape)
+
+
+def _iota(p: Params) -> Array:
+    shape, dim = tuple(int(n) for n in p["shape"]), int(p["dimension"])
+    line = np.arange(shape[dim], dtype=p["dtype"]).reshape([-1 if i == dim else 1 for i in range(len(shape))])
+    return np.broadcast_to(line, shape)
+
+
+def _integer_pow(p: Params, x: Array) -> Array:
+    return np.power(x, np.asarray(p["y"], x.dtype) if p["y"] >= 0 else p["y"])
+
+
+def _select(_: Params, which: Array, *cases: Array) -> Array:
+    if len(cases) == 2:
+        return np.where(which, cases[1], cases[0])
+    return np.choose(which, cases)
+
+
+def _slice(p: Params, x: Array) -> Array:
+    steps = p["strides"] or (1,) * x.ndim
+    return x[tuple(slice(a, b, s) for a, b, s in zip(p["start_indices"], p["limit_indices"], steps, strict=True))]
+
+
+def _clamp(_: Params, low: Array, x: Array, high: Array) -> Array:
+    return np.minimum(np.maximum(x, low), high)
+
+
+def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _, *xs: fn(*xs)
+
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "add": _plain(np.add), "sub": _plain(np.subtract), "mul": _plain(np.multiply), "neg": _plain(np.negative),
+    "max": _plain(np.maximum), "min": _plain(np.minimum), "abs": _plain(np.abs), "sign": _plain(np.sign),
+    "eq": _plain(np.equal), "ne": _plain(np.not_equal), "lt": _plain(np.less), "le": _plain(np.less_equal),
+    "gt": _plain(np.greater), "ge": _plain(np.greater_equal), "square": _plain(np.square), "sqrt": _plain(np.sqrt),
+    "and": _plain(np.bitwise_and), "or": _plain(np.bitwise_or), "not": _plain(np.invert), "copy": _plain(np.asarray),
+    "stop_gradient": _plain(np.asarray), "select_n": _select, "clamp": _clamp, "iota": _iota, "slice": _slice,
+    "broadcast_in_dim": _broadcast, "integer_pow": _integer_pow,
+    "convert_element_type": lambda p, x: x.astype(p["new_dtype"]),
+    "reshape": lambda p, x: x.reshape(p["new_sizes"]),
+    "squeeze": lambda p, x: x.squeeze(tuple(int(d) for d in p["dimensions"])),
+    "expand_dims": lambda p, x: np.expand_dims(x, tuple(int(d) for d in p["dimensions"])),
+    "transpose": lambda p, x: x.transpose(p["permutation"]),
+    "concatenate": lambda p, *xs: np.concatenate(xs, p["dimension"]),
+}  # fmt: skip
+
+
+def fold(name: str, params: Params, args: list[Array], dtypes: list[Any]) -> list[Array] | None:
+    """Outputs of one primitive on known ``args``, in the types JAX gives them; ``None`` if not listed here."""
+    fn = NUMPY.get(name)
+    floating_division = name == "div" and np.issubdtype(dtypes[0], np.floating)
+    if fn is None and not floating_division:
+        return None
+    with np.errstate(all="ignore"):
+        out = np.divide(*args) if fn is None else fn(params, *args)
+    return [np.asarray(out).astype(dtypes[0], copy=False)]
+
+
+def uniform(data: Array) -> Any | None:
+    """The one number that fills ``data``, or ``None``."""
+    if data.size == 0:
+        return None
+    first = data.flat[0]
+    if data.size == 1 or not any(data.strides):
+        return first
+    if data.flat[data.size - 1] != first:
+        return None
+    return first if bool((data == first).all()) else None
+
+
+def number(value: Any) -> float:
+    """A scalar as a Python float: the shortest decimal that means the same in its own type (0.1, not 0.10000000149)."""
+    value = np.asarray(value)[()]
+    if value.dtype == np.float64 or value.dtype.kind in "iub":
+        return float(value)
+    if value.dtype.kind == "c":
+        return float(value.real)
+    return float(str(np.float32(value))) if value.dtype.itemsize == 4 else float(str(value))

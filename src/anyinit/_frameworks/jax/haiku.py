@@ -1,0 +1,39 @@
+"""Haiku: a pair of pure functions; parameters (and state) are dictionaries of dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+
+from anyinit._frameworks.jax.inputs import Batch
+from anyinit._frameworks.jax.program import BUFFER, PARAM, Program, tree_program
+
+
+def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] | None) -> Program:
+    """A transformed function as a program. ``params`` is its parameters, or ``(parameters, state)``."""
+    stateful = type(model).__name__ == "TransformedWithState"
+    key = jax.random.PRNGKey(0)
+    args, kwargs = batch.abstract()
+    realize = None
+    if params is None or (stateful and not isinstance(params, tuple)):
+        fresh = jax.eval_shape(model.init, key, *args, **kwargs)
+        params = fresh if params is None else (params, fresh[1])
+
+        def realize() -> Any:
+            real = batch.synthetic({})
+            return jax.tree_util.tree_leaves(model.init(key, *real[0], **real[1]))
+
+    def run(tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        apply = partial(model.apply, *tree, key) if stateful else partial(model.apply, tree, key)
+        call = (lambda *a, **k: apply(*a, **k)[0]) if stateful else apply
+        return call(*args, **kwargs) if forward is None else forward(call, *args, **kwargs)
+
+    def role(path: Any, _: Any) -> str:
+        return BUFFER if stateful and path[0].idx == 1 else PARAM
+
+    made = tree_program(params, run, role, lambda path: ".".join(str(k.key) for k in path if hasattr(k, "key")))
+    made.realize = realize
+    return made

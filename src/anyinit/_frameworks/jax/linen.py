@@ -1,0 +1,50 @@
+"""Flax linen: variables are collections of nested dictionaries; ``params`` is the one that is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from anyinit._frameworks.jax.inputs import Batch
+from anyinit._frameworks.jax.program import BUFFER, PARAM, Program, dotted, part_of, required_flags, tree_program
+
+STREAMS = ("params", "dropout", "default", "noise", "gumbel")
+
+
+def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] | None) -> Program:
+    """A linen module as a program. ``params`` is ``{"params": ..., "batch_stats": ...}``, the inner
+    ``params`` alone, or nothing: then shapes come from an abstract ``init``."""
+    streams = dict.fromkeys(STREAMS, jax.random.key(0))
+    extra = required_flags(type(model).__call__)
+    args, kwargs = batch.abstract()
+    realize = None
+    if params is None:
+        params = jax.eval_shape(lambda a, k: model.init(streams, *a, **k, **extra), args, kwargs)
+
+        def realize() -> Any:
+            real = batch.synthetic({})
+            return jax.tree_util.tree_leaves(model.init(streams, *real[0], **real[1], **extra))
+
+    whole = isinstance(params, Mapping) and "params" in params and isinstance(params["params"], Mapping)
+
+    def run(tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        variables = tree if whole else {"params": tree}
+        if forward is not None:
+            return forward(model.bind(variables, rngs=streams, mutable=_state(variables)), *args, **kwargs)
+        return model.apply(variables, *args, **kwargs, **extra, rngs=streams, mutable=_state(variables))[0]
+
+    def role(path: Any, _: Any) -> str:
+        return PARAM if not whole or part_of(path[0]) == "params" else BUFFER
+
+    def name(path: Any) -> str:
+        return dotted(path[1:] if whole and part_of(path[0]) == "params" else path, "value")
+
+    made = tree_program(params, run, role, name)
+    made.realize = realize
+    return made
+
+
+def _state(variables: Mapping[str, Any]) -> list[str]:
+    return [name for name in variables if name != "params"]

@@ -1,0 +1,42 @@
+"""Flax NNX: a mutable module, split and merged inside the traced function, updated in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+from anyinit._frameworks.jax.program import BUFFER, PARAM, Program, dotted, required_flags, tree_program
+
+
+def program(model: Any, forward: Callable[..., Any] | None) -> Program:
+    """An NNX module as a program; shared variables are one slot."""
+    from flax import nnx
+
+    definition, state = nnx.split(model)
+    extra = required_flags(type(model).__call__) if callable(model) else {}
+    trained = {tuple(path) for path, variable in nnx.to_flat_state(state) if issubclass(_kind(variable), nnx.Param)}
+
+    def run(tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        module = nnx.merge(definition, tree)
+        return module(*args, **kwargs, **extra) if forward is None else forward(module, *args, **kwargs)
+
+    def role(path: Any, _: Any) -> str:
+        keys = tuple(getattr(k, "key", getattr(k, "idx", None)) for k in path)
+        return PARAM if any(keys[: len(t)] == t for t in trained) else BUFFER
+
+    made = tree_program(state, run, role, lambda path: dotted(path, "value"))
+    assemble = made.rebuild
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        nnx.update(model, assemble(values))
+        return model
+
+    made.rebuild = rebuild
+    return made
+
+
+def _kind(variable: Any) -> type:
+    return getattr(variable, "type", None) or type(variable)
+
+

@@ -1,0 +1,70 @@
+"""From a recognised model to its runtime: the one place that knows all five frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from anyinit._frameworks.jax.inputs import Batch, parse
+from anyinit._frameworks.jax.program import Program
+from anyinit._frameworks.jax.record import trace
+from anyinit._frameworks.jax.runtime import JaxRuntime
+
+
+def open_as(kind: str, model: Any, spec: Any, params: Any, forward: Callable[..., Any] | None) -> JaxRuntime:
+    """The runtime of ``model``, known to be of framework ``kind``."""
+    batch = parse(spec)
+    made = _program(kind, model, params, batch, forward)
+    if kind == "equinox" and forward is None:
+        made = _equinox(model, made, batch)
+    if batch.kwargs and not batch.args and not _runs(made, batch):
+        single = Batch((dict(batch.kwargs),), {})
+        if _runs(made, single):
+            batch = single
+    return JaxRuntime(made, batch)
+
+
+def _program(kind: str, model: Any, params: Any, batch: Batch, forward: Callable[..., Any] | None) -> Program:
+    if kind == "linen":
+        from anyinit._frameworks.jax import linen
+
+        return linen.program(model, params, batch, forward)
+    if kind == "nnx":
+        from anyinit._frameworks.jax import nnx
+
+        return nnx.program(model, forward)
+    if kind == "equinox":
+        from anyinit._frameworks.jax import equinox
+
+        return equinox.program(model, forward)
+    if kind == "haiku":
+        from anyinit._frameworks.jax import haiku
+
+        return haiku.program(model, params, batch, forward)
+    from anyinit._frameworks.jax import functions
+
+    return functions.program(model, params, forward)
+
+
+def _runs(program: Program, batch: Batch) -> bool:
+    try:
+        trace(program, batch)
+    except Exception:
+        return False
+    return True
+
+
+def _equinox(model: Any, plain: Program, batch: Batch) -> Program:
+    """The plain call, or one call per example where only that works or where the plain one misreads the batch."""
+    from anyinit._frameworks.jax import equinox
+
+    mapped = equinox.program(model, None, mapped=True)
+    args, kwargs = batch.abstract()
+    values = [jax.ShapeDtypeStruct(s.value.shape, s.value.dtype) for s in plain.slots]
+    try:
+        out = jax.eval_shape(plain.call, values, args, kwargs)
+    except Exception:
+        return mapped if _runs(mapped, batch) else plain
+    return mapped if equinox.fits_mapped(model, args, out) and _runs(mapped, batch) else plain

@@ -1,0 +1,246 @@
+"""Compositions recognised by data flow in the finished node list.
+
+Softmax, normalization, dropout and transposed contractions are written out by JAX as several
+equations. They are found from how values are connected, whoever wrote them, and become one node that
+keeps the output of the last; what it replaces is left for the pruning that follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from anyinit._graph.graph import Node
+from anyinit._graph.ops import Contract, Dropout, Normalize, Op, Permute, Pointwise, Random, Reduce, Softmax
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class _Flow:
+    nodes: list[Node]
+    shapes: Shapes
+    outputs: set[int]
+    place: dict[int, int] = field(default_factory=dict[int, int])
+    uses: dict[int, int] = field(default_factory=dict[int, int])
+
+    def count(self) -> None:
+        """Where every value is made, and by how many live nodes it is read."""
+        self.place = {n.output: i for i, n in enumerate(self.nodes)}
+        self.uses = dict.fromkeys(self.outputs, 1)
+        for node in reversed(self.nodes):
+            if node.output in self.uses:
+                for value in node.inputs:
+                    self.uses[value] = self.uses.get(value, 0) + 1
+
+    def node(self, value: int) -> Node | None:
+        return self.nodes[self.place[value]] if value in self.place else None
+
+    def fn(self, value: int, name: str) -> tuple[int, ...] | None:
+        """Operands if the value is ``name`` of tensors only."""
+        node = self.node(value)
+        good = node is not None and isinstance(node.op, Pointwise) and node.op.fn == name
+        return node.inputs if good and node is not None and all(a is None for a in node.op.args) else None  # type: ignore[attr-defined]
+
+    def reduced(self, value: int, kind: str) -> tuple[int, tuple[int, ...]] | None:
+        """Source and dimensions if the value is a reduction that kept its dimensions."""
+        node = self.node(value)
+        if node is None or not isinstance(node.op, Reduce) or node.op.kind != kind:
+            return None
+        lost = self.shapes[node.inputs[0]]
+        leading = tuple(range(len(node.op.dims))) == node.op.dims and len(node.op.dims) < len(lost)
+        return (node.inputs[0], node.op.dims) if node.op.keepdims or leading else None
+
+    def put(self, node: Node, op: Op, inputs: tuple[int, ...]) -> None:
+        self.nodes[self.place[node.output]] = replace(node, op=op, inputs=inputs)
+
+
+def recognise(nodes: list[Node], shapes: Shapes, outputs: set[int]) -> None:
+    """Rewrite nodes in place, in order; outputs keep their ids."""
+    flow = _Flow(nodes, shapes, outputs)
+    flow.count()
+    for node in list(nodes):
+        if isinstance(node.op, Pointwise) and node.output in flow.uses:
+            for find in (_softmax, _log_softmax, _normalize, _dropout):
+                found = find(flow, node)
+                if found is not None:
+                    flow.put(node, *found)
+                    break
+    flow.count()
+    for node in list(nodes):
+        if isinstance(node.op, Permute) and node.output in flow.uses:
+            _transposed(flow, node)
+
+
+Found = tuple[Op, tuple[int, ...]] | None
+
+
+def _shifted(flow: _Flow, value: int) -> int | None:
+    """``x`` if the value is ``x`` minus something that does not vary along what follows, such as its maximum."""
+    pair = flow.fn(value, "sub")
+    if pair is None:
+        return None
+    top = flow.node(pair[1])
+    while top is not None and isinstance(top.op, Pointwise) and top.op.fn in ("where", "maximum") and len(top.inputs) == 1:
+        top = flow.node(top.inputs[0])
+    found = top is not None and isinstance(top.op, Reduce) and top.op.kind == "max"
+    return pair[0] if found and top is not None and top.inputs[0] == pair[0] else None
+
+
+def _softmax(flow: _Flow, node: Node) -> Found:
+    """exp(x - max x) / sum of the same."""
+    pair = flow.fn(node.output, "div")
+    total = flow.reduced(pair[1], "sum") if pair else None
+    if pair is None or total is None or total[0] != pair[0] or len(total[1]) != 1:
+        return None
+    power = flow.fn(pair[0], "exp")
+    if power is None:
+        return None
+    source = _shifted(flow, power[0])
+    return Softmax(total[1][0]), (power[0] if source is None else source,)
+
+
+def _log_softmax(flow: _Flow, node: Node) -> Found:
+    """(x - max x) - log of the sum of exp(x - max x)."""
+    pair = flow.fn(node.output, "sub")
+    logs = flow.fn(pair[1], "log") if pair else None
+    total = flow.reduced(logs[0], "sum") if logs else None
+    if pair is None or total is None or len(total[1]) != 1 or flow.fn(total[0], "exp") != (pair[0],):
+        return None
+    source = _shifted(flow, pair[0])
+    return Softmax(total[1][0], True), (pair[0] if source is None else source,)
+
+
+# ---- normalization --------------------------------------------------------------------------
+def _normalize(flow: _Flow, node: Node) -> Found:
+    """(x - mean) * rsqrt(var + eps), with a gain on either factor, or x * rsqrt(mean square + eps)."""
+    assert isinstance(node.op, Pointwise)
+    if node.op.fn not in ("mul", "div") or len(node.inputs) != 2:
+        return None
+    for x, factor in (node.inputs, node.inputs[::-1])[: 2 if node.op.fn == "mul" else 1]:
+        scale = _inverse_std(flow, factor, node.op.fn == "div")
+        if scale is not None:
+            source = _centered(flow, x, scale)
+            if source is not None:
+                return Normalize(scale.dims, scale.eps, scale.center), (source,)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    source: int
+    dims: tuple[int, ...]
+    eps: float
+    center: bool
+    mean: int = -1
+
+
+def _inverse_std(flow: _Flow, value: int, divided: bool) -> _Scale | None:
+    """What a factor normalizes, if it is 1 / sqrt(variance + eps)."""
+    root = flow.fn(value, "sqrt" if divided else "rsqrt")
+    if root is None and not divided:
+        inverse = flow.fn(value, "reciprocal")
+        root = flow.fn(inverse[0], "sqrt") if inverse else None
+    if root is None:
+        return None
+    inside, eps = flow.node(root[0]), 0.0
+    if inside is not None and isinstance(inside.op, Pointwise) and inside.op.fn == "add" and len(inside.inputs) == 1:
+        eps = next(a for a in inside.op.args if a is not None)
+        return _variance(flow, inside.inputs[0], eps)
+    return _variance(flow, root[0], eps)
+
+
+def _variance(flow: _Flow, value: int, eps: float) -> _Scale | None:
+    node = flow.node(value)
+    if node is not None and isinstance(node.op, Pointwise) and node.op.fn in ("relu", "maximum") and len(node.inputs) == 1:
+        value = node.inputs[0]
+    direct = flow.reduced(value, "mean")
+    if direct is not None:
+        return _mean_square(flow, direct, eps)
+    pair = flow.fn(value, "sub")  # mean of squares minus square of mean
+    if pair is None:
+        return None
+    squares, mean = flow.reduced(pair[0], "mean"), flow.fn(pair[1], "square")
+    source = flow.fn(squares[0], "square") if squares else None
+    first = flow.reduced(mean[0], "mean") if mean else None
+    if squares is None or source is None or mean is None or first != (source[0], squares[1]):
+        return None
+    return _Scale(source[0], squares[1], eps, True, mean[0])
+
+
+def _mean_square(flow: _Flow, found: tuple[int, tuple[int, ...]], eps: float) -> _Scale | None:
+    """A mean of squares: of a deviation from the mean, or of the signal itself."""
+    inner = flow.fn(found[0], "square")
+    product = flow.fn(found[0], "mul")
+    if inner is None and product is not None and _alike(flow, *product):
+        inner = product[:1]
+    if inner is None:
+        return None
+    deviation = flow.fn(inner[0], "sub")
+    if deviation is not None:
+        mean = flow.reduced(deviation[1], "mean")
+        if mean == (deviation[0], found[1]):
+            return _Scale(deviation[0], found[1], eps, True, deviation[1])
+    return _Scale(inner[0], found[1], eps, False)
+
+
+def _alike(flow: _Flow, x: int, y: int) -> bool:
+    """The same value, or the same operation on the same values."""
+    a, b = flow.node(x), flow.node(y)
+    return x == y or (a is not None and b is not None and (a.op, a.inputs) == (b.op, b.inputs))
+
+
+def _centered(flow: _Flow, value: int, scale: _Scale) -> int | None:
+    """The normalized signal, if ``value`` is what ``scale`` belongs to."""
+    if not scale.center:
+        return value if value == scale.source else None
+    pair = flow.fn(value, "sub")
+    return pair[0] if pair and pair[0] == scale.source and _alike_mean(flow, pair[1], scale) else None
+
+
+def _alike_mean(flow: _Flow, value: int, scale: _Scale) -> bool:
+    return flow.reduced(value, "mean") == (scale.source, scale.dims)
+
+
+# ---- dropout --------------------------------------------------------------------------------
+def _dropout(flow: _Flow, node: Node) -> Found:
+    """where(mask, x / q, 0) or mask * x / q with a Bernoulli(q) mask used once."""
+    assert isinstance(node.op, Pointwise)
+    if node.op.fn == "where" and node.op.args == (None, None, 0.0):
+        mask, kept = node.inputs
+        scaled = flow.node(kept)
+        if scaled is None or not isinstance(scaled.op, Pointwise) or len(scaled.inputs) != 1:
+            return None
+        return _masked(flow, mask, scaled.inputs[0], scaled.op)
+    if len(node.inputs) == 1 and node.op.fn in ("div", "mul"):
+        product = flow.fn(node.inputs[0], "mul")
+        for mask, x in (product, product[::-1]) if product else ():
+            found = _masked(flow, mask, x, node.op)
+            if found is not None:
+                return found
+    return None
+
+
+def _masked(flow: _Flow, mask: int, x: int, scaled: Pointwise) -> Found:
+    drawn = flow.node(mask)
+    if drawn is None or not isinstance(drawn.op, Random) or drawn.op.kind != "bernoulli" or flow.uses.get(mask, 0) != 1:
+        return None
+    q, by = drawn.op.params[0], next((a for a in scaled.args if a is not None), None)
+    if by is None or scaled.fn not in ("div", "mul") or not math.isclose(by if scaled.fn == "div" else 1 / by, q, rel_tol=1e-5):
+        return None
+    shape, own = flow.shapes[x], flow.shapes[mask]
+    own = (1,) * (len(shape) - len(own)) + own
+    dims = tuple(i for i, (n, m) in enumerate(zip(shape, own, strict=True)) if m == n != 1 or n == 1)
+    return Dropout(round(1 - q, 9), None if len(dims) == len(shape) else dims), (x,)
+
+
+# ---- contractions ---------------------------------------------------------------------------
+def _transposed(flow: _Flow, node: Node) -> None:
+    """A contraction read only through a transpose is made in the transposed order."""
+    assert isinstance(node.op, Permute)
+    source = flow.node(node.inputs[0])
+    if source is None or not isinstance(source.op, Contract) or flow.uses.get(source.output, 0) != 1:
+        return
+    out = tuple(source.op.out[i] for i in node.op.order)
+    flow.put(node, replace(source.op, out=out), source.inputs)

@@ -1,0 +1,210 @@
+"""``JaxRuntime``: the runtime protocol for every framework on JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from anyinit._frameworks.jax.flatten import Flat, as_jax, evaluate, needed_for
+from anyinit._frameworks.jax.inputs import Batch
+from anyinit._frameworks.jax.program import PARAM, Program
+from anyinit._frameworks.jax.record import Recording, record
+from anyinit._graph.graph import INT, Graph
+from anyinit._graph.ops import Gather, Lookup, Pointwise
+from anyinit.errors import AnyInitError, PlanError, TraceError
+
+Array = NDArray[Any]
+Visit = Callable[[int, Array], Array | None]
+
+
+class JaxRuntime:
+    """One model with its input. ``result`` is the model (or parameter tree) with what was last written."""
+
+    def __init__(self, program: Program, batch: Batch) -> None:
+        self._program, self._batch = program, batch
+        self._values: list[Any] = [s.value for s in program.slots]
+        self._recording: Recording | None = None
+        self._highs: dict[int, int] = {}
+        self.result: Any = None
+
+    # ---- recording --------------------------------------------------------------------------
+    def record(self) -> Graph:
+        """The graph of one run, recorded on shapes alone; cached."""
+        return self._recorded().graph
+
+    def _recorded(self) -> Recording:
+        if self._recording is None:
+            try:
+                self._recording = record(self._program, self._batch, self._decide)
+            except AnyInitError:
+                raise
+            except Exception as error:
+                raise TraceError(
+                    "The model could not be run on this input", value=f"{type(error).__name__}: {_first_line(error)}",
+                    remedy="Check input_spec, or pass forward=, a callable (model, batch) that runs the model.",
+                ) from error  # fmt: skip
+            self._highs = _integer_bounds(self._recording.graph, self._batch)
+        return self._recording
+
+    def _decide(self, flat: Flat, var: int) -> Any:
+        """The value of a variable that steers control flow, from the model's own weights and input."""
+        args, kwargs = self._batch.synthetic(self._highs)
+        rng = np.random.default_rng(0)
+        weights = [_stand_in(v, rng) if isinstance(v, jax.ShapeDtypeStruct) else v for v in self._values]
+        env = dict(zip(flat.inputs, [*weights, *jax.tree_util.tree_leaves((args, kwargs))], strict=True))
+        evaluate(flat, needed_for(flat, var), env)
+        return np.asarray(env[var])
+
+    # ---- parameters -------------------------------------------------------------------------
+    def read(self, names: Collection[str]) -> dict[str, Array]:
+        """Parameters by name; half types widened to float32."""
+        places = self._places()
+        unknown = [n for n in names if n not in places]
+        if unknown:
+            raise PlanError("The model has no such parameter", value=unknown[0], remedy="Names are those of the recorded graph.")
+        self._realize()
+        return {n: widened(self._values[places[n]]) for n in names}
+
+    def write(self, values: Mapping[str, Array]) -> None:
+        """Build the new object (``result``); NNX modules are updated in place. All or nothing."""
+        new = list[Any]([None] * len(self._values))
+        for place, array in self._checked(values).items():
+            new[place] = array
+        if self._program.realize is not None and any(s.abstract and n is None for s, n in zip(self._program.slots, new, strict=True)):
+            self._realize()
+        merged = [o if n is None else n for o, n in zip(self._values, new, strict=True)]
+        self.result = self._program.rebuild(merged)
+        self._values = merged
+
+    def _places(self) -> dict[str, int]:
+        return {s.name: i for i, s in enumerate(self._program.slots)}
+
+    def _realize(self) -> None:
+        """Give a model without weights its framework's own."""
+        if self._program.realize is not None and any(isinstance(v, jax.ShapeDtypeStruct) for v in self._values):
+            fresh = self._program.realize()
+            pairs = zip(self._values, fresh, strict=True)
+            self._values = [f if isinstance(v, jax.ShapeDtypeStruct) else v for v, f in pairs]
+        missing = [s.name for s, v in zip(self._program.slots, self._values, strict=True) if isinstance(v, jax.ShapeDtypeStruct)]
+        if missing:
+            raise PlanError("The parameters are abstract: they have no values yet", value=missing[0], remedy="Pass arrays in params.")
+
+    def _checked(self, values: Mapping[str, Array]) -> dict[int, Any]:
+        """Arrays in the parameters' own type and place, or an error before anything changed."""
+        places, out = self._places(), dict[int, Any]()
+        for name, value in values.items():
+            if name not in places:
+                raise PlanError("The model has no such parameter", value=name, remedy="Make the plan for this model.")
+            old, data = self._values[places[name]], np.asarray(value)
+            if tuple(data.shape) != tuple(old.shape):
+                raise PlanError(f"Parameter {name} has shape {tuple(old.shape)}", value=data.shape, remedy="Make the plan for this model.")
+            if not np.isfinite(data).all():
+                raise PlanError(f"The values for {name} are not finite", remedy="Nothing was written.")
+            out[places[name]] = _placed(data.astype(old.dtype), old)
+        return out
+
+    # ---- running ----------------------------------------------------------------------------
+    def _arguments(self, weights: Mapping[str, Array]) -> list[Any]:
+        """Concrete values of all leaves, the model's then the batch's."""
+        self._recorded()
+        values = list(self._values)
+        for place, array in self._checked(weights).items():
+            values[place] = array
+        if any(isinstance(v, jax.ShapeDtypeStruct) for v in values):
+            self._realize()
+            values = [o if isinstance(v, jax.ShapeDtypeStruct) else v for v, o in zip(values, self._values, strict=True)]
+        return [*values, *jax.tree_util.tree_leaves(self._batch.synthetic(self._highs))]
+
+    def run(self, weights: Mapping[str, Array], watch: Collection[int], visit: Visit) -> None:
+        """Evaluate the recorded program equation by equation; see the protocol."""
+        recording = self._recorded()
+        flat, watched = recording.flat, {recording.observed[v]: v for v in watch if v in recording.observed}
+        env = dict(zip(flat.inputs, map(as_jax, self._arguments(weights)), strict=True))
+        env.update((v, as_jax(x)) for v, x in flat.known.items())
+        for var in flat.inputs:
+            _shown(env, var, watched, visit)
+        for step, gone in zip(flat.steps, flat.last_uses(), strict=True):
+            env.update(zip(step.outs, step.call(*(env[v] for v in step.ins)), strict=True))
+            for var in step.outs:
+                _shown(env, var, watched, visit)
+            for var in gone:
+                env.pop(var, None)
+
+    def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
+        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed``, for every parameter."""
+        flat = self._recorded().flat
+        values = self._arguments(weights)
+        slots = self._program.slots
+        moving = [i for i, s in enumerate(slots) if s.role == PARAM and s.name not in self.record().unused]
+        rng = np.random.default_rng(seed)
+        outs = [flat.avals[v] for v in flat.outputs]
+        probes = [rng.standard_normal(a.shape) if jnp.issubdtype(a.dtype, jnp.inexact) else None for a in outs]
+
+        def loss(chosen: Sequence[Any]) -> Any:
+            whole = list(map(as_jax, values))
+            for place, value in zip(moving, chosen, strict=True):
+                whole[place] = value
+            env = dict(zip(flat.inputs, whole, strict=True))
+            evaluate(flat, flat.steps, env)
+            ends = [env[v] if v in env else as_jax(flat.known[v]) for v in flat.outputs]
+            return sum(jnp.sum(jnp.real(e) * jnp.asarray(c, jnp.float32)) for e, c in zip(ends, probes, strict=True) if c is not None)
+
+        found = jax.jit(jax.grad(loss))([as_jax(values[i]) for i in moving])
+        return {slots[i].name: widened(g) for i, g in zip(moving, found, strict=True)}
+
+
+def _shown(env: dict[int, Any], var: int, watched: Mapping[int, int], visit: Visit) -> None:
+    """Show a watched variable; what comes back replaces it."""
+    if var in watched:
+        replacement = visit(watched[var], widened(env[var]))
+        if replacement is not None:
+            env[var] = jnp.asarray(replacement).astype(env[var].dtype).reshape(env[var].shape)
+
+
+def widened(value: Any) -> Array:
+    """A NumPy array; half types as float32."""
+    data = np.asarray(value)
+    return data.astype(np.float32) if jnp.issubdtype(data.dtype, jnp.floating) and data.dtype.itemsize < 4 else data
+
+
+def _placed(data: Array, old: Any) -> Any:
+    """A JAX array on the devices of the one it replaces."""
+    sharding = getattr(old, "sharding", None)
+    return jax.device_put(data, sharding) if isinstance(old, jax.Array) and sharding is not None else jnp.asarray(data)
+
+
+def _stand_in(aval: Any, rng: np.random.Generator) -> Any:
+    """Values for a parameter that has none: normal, scaled by its largest dimension."""
+    if not jnp.issubdtype(aval.dtype, jnp.inexact):
+        return jnp.zeros(aval.shape, aval.dtype)
+    return jnp.asarray(rng.standard_normal(aval.shape) / np.sqrt(max(aval.shape, default=1)), aval.dtype)
+
+
+def _integer_bounds(graph: Graph, batch: Batch) -> dict[int, int]:
+    """For every integer input the rows of the smallest table it is looked up in."""
+    names, reach = batch.names(), dict[int, set[int]]()
+    out: dict[int, int] = {}
+    for value, leaf in graph.leaves.items():
+        if leaf.role == "input" and graph.values[value].kind == INT:
+            reach[value] = {names.index(leaf.name)}
+    for node in graph.nodes:
+        sources = set[int]().union(*(reach.get(i, set[int]()) for i in node.inputs))
+        if isinstance(node.op, (Lookup, Gather)):
+            rows = graph.values[node.inputs[0]].shape[0 if isinstance(node.op, Lookup) else node.op.dim]
+            for place in reach.get(node.inputs[1], ()):
+                out[place] = min(out.get(place, rows), rows)
+        elif isinstance(node.op, Pointwise) and node.op.fn == "eq" and len(node.inputs) == 2 and sources:
+            classes = max(graph.values[i].shape[-1] for i in node.inputs if graph.values[i].shape)
+            out.update((p, min(out.get(p, classes), classes)) for p in sources)
+        elif graph.values[node.output].kind == INT and sources:
+            reach[node.output] = sources
+    return out
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), "")
