@@ -1,18 +1,18 @@
 # Every target sets up what it needs and can be repeated; stamp files remember what is done.
-#   make demo | test | lint | typecheck | check-all | zoo | clean
+#   make demo | test | lint | typecheck | check-all | zoo | speed | clean
 PYTHON ?= python3
 PIP_FLAGS ?=
 PYTEST_ARGS ?= -n auto
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch test-jax test-vision lint typecheck check-all zoo format clean
+.PHONY: help demo test test-torch test-jax test-vision lint typecheck check-all zoo speed format clean
 
 BIN := .venv/bin
 TEST_ENV := OMP_NUM_THREADS=1
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 define environment
 	@echo "==> $(1): installing $(2) (first run only; a few minutes)"
@@ -32,6 +32,12 @@ endef
 
 .venv-vision/.dev: pyproject.toml constraints-vision.txt
 	$(call environment,.venv-vision,test-vision,constraints-vision.txt)
+
+.venv-peer/.dev: constraints.txt
+	@echo "==> .venv-peer: installing torch and anyinit 0.4.0 (first run only)"
+	@test -x .venv-peer/bin/python || $(PYTHON) -m venv .venv-peer
+	@.venv-peer/bin/python -m pip install -qq --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt torch anyinit==0.4.0
+	@touch $@
 
 comma := ,
 
@@ -66,9 +72,13 @@ typecheck: .venv/.dev ## pyright: strict in the core rooms
 
 check-all: lint typecheck test test-vision ## everything
 
+speed: .venv/.dev .venv-peer/.dev ## time a call, beside published anyinit 0.4.0
+	@echo "==> benchmarks/speed.py"
+	@$(BIN)/python benchmarks/speed.py --peer .venv-peer/bin/python
+
 zoo: .venv/.dev ## place and predict a zoo of models, one line each
 	@echo "==> benchmarks/zoo.py"
 	@$(BIN)/python benchmarks/zoo.py
 
 clean: ## remove environments and everything generated
-	rm -rf .venv .venv-jax .venv-vision examples/out .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-jax .venv-vision .venv-peer examples/out .pytest_cache .ruff_cache .hypothesis build dist
