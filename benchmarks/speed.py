@@ -49,6 +49,12 @@ def timed(python: str, job: str) -> float:
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 
+def import_cost(python: str) -> float:
+    """Seconds that ``import anyinit`` adds once NumPy is loaded."""
+    program = "import numpy, time; t = time.perf_counter(); import anyinit; print(time.perf_counter() - t)"
+    return float(subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -59,6 +65,8 @@ def main() -> None:
     if chosen.worker:
         print(json.dumps(worker(chosen.worker)))
         return
+    imported = min(import_cost(sys.executable) for _ in range(chosen.repeats))
+    print(f"{'this library':14s} {'import after NumPy':22s} {imported:6.3f} s")
     jobs = [(sys.executable, "plan resnet50"), (sys.executable, "plan gpt2"), (sys.executable, "initialize resnet50")]
     jobs += [(chosen.peer, "initialize resnet50")] if chosen.peer else []
     best = dict.fromkeys(jobs, float("inf"))
