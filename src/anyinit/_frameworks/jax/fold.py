@@ -5,6 +5,7 @@ A primitive missing here is evaluated by JAX itself, which is exact but needs a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -96,10 +97,25 @@ def uniform(data: Array) -> Any | None:
 
 
 def number(value: Any) -> float:
-    """A scalar as a Python float: the shortest decimal that means the same in its own type (0.1, not 0.10000000149)."""
+    """A scalar as a Python float.
+
+    In a type shorter than double many numbers round to the same value; the simplest of them is taken: a
+    short decimal (0.1, not 0.10000000149), a square root of an integer or its inverse, a multiple of pi.
+    """
     value = np.asarray(value)[()]
     if value.dtype == np.float64 or value.dtype.kind in "iub":
         return float(value)
     if value.dtype.kind == "c":
         return float(value.real)
-    return float(str(np.float32(value))) if value.dtype.itemsize == 4 else float(str(value))
+    short = str(value) if value.dtype.itemsize == 4 else str(np.float32(value))
+    if not np.isfinite(value) or len(short.split("e")[0].strip("-").replace(".", "").strip("0")) < 7:
+        return float(short)
+    return next((c for c in _simple(float(value)) if value.dtype.type(c) == value), float(value))
+
+
+def _simple(x: float) -> tuple[float, ...]:
+    sign = math.copysign(1.0, x)
+    square = x * x
+    roots = (sign * math.sqrt(round(square)), sign / math.sqrt(max(round(1 / square), 1)))
+    turns = (math.pi * round(x / math.pi), math.pi / round(math.pi / x)) if 0.01 < abs(x) < 100 and round(math.pi / x) else ()
+    return (*roots, sign * math.sqrt(2 / math.pi), *turns, sign * math.sqrt(math.pi), sign / math.sqrt(2 * math.pi), math.log(2) * sign)

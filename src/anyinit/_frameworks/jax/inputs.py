@@ -92,6 +92,9 @@ def _value(spec: Any) -> Any:
         return _checked(spec)
     if hasattr(spec, "shape") and hasattr(spec, "dtype"):
         return jax.ShapeDtypeStruct(tuple(spec.shape), jnp.dtype(str(np.dtype(spec.dtype))) if not _keyed(spec) else spec.dtype)
+    leaves, treedef = jax.tree_util.tree_flatten(spec)
+    if leaves and leaves[0] is not spec:
+        return treedef.unflatten([_value(leaf) for leaf in leaves])
     raise ConfigError("This is no input a JAX model can take", value=type(spec).__name__, remedy=REMEDY)
 
 

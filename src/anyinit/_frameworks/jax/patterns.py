@@ -11,8 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from anyinit._graph.graph import Node
-from anyinit._graph.ops import Contract, Dropout, Normalize, Op, Permute, Pointwise, Random, Reduce, Softmax
+from anyinit._frameworks.jax.norms import Norms
+from anyinit._graph.graph import Builder, Node
+from anyinit._graph.ops import Contract, Dropout, Op, Permute, Pointwise, Random, Reduce, Softmax
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -56,13 +57,14 @@ class _Flow:
         self.nodes[self.place[node.output]] = replace(node, op=op, inputs=inputs)
 
 
-def recognise(nodes: list[Node], shapes: Shapes, outputs: set[int]) -> None:
-    """Rewrite nodes in place, in order; outputs keep their ids."""
-    flow = _Flow(nodes, shapes, outputs)
+def recognise(builder: Builder, outputs: set[int]) -> None:
+    """Rewrite the nodes of a builder; outputs keep their ids."""
+    builder.nodes = nodes = Norms(builder).run()
+    flow = _Flow(nodes, [v.shape for v in builder.values], outputs)
     flow.count()
     for node in list(nodes):
         if isinstance(node.op, Pointwise) and node.output in flow.uses:
-            for find in (_softmax, _log_softmax, _normalize, _dropout):
+            for find in (_softmax, _log_softmax, _dropout):
                 found = find(flow, node)
                 if found is not None:
                     flow.put(node, *found)
@@ -110,97 +112,6 @@ def _log_softmax(flow: _Flow, node: Node) -> Found:
         return None
     source = _shifted(flow, pair[0])
     return Softmax(total[1][0], True), (pair[0] if source is None else source,)
-
-
-# ---- normalization --------------------------------------------------------------------------
-def _normalize(flow: _Flow, node: Node) -> Found:
-    """(x - mean) * rsqrt(var + eps), with a gain on either factor, or x * rsqrt(mean square + eps)."""
-    assert isinstance(node.op, Pointwise)
-    if node.op.fn not in ("mul", "div") or len(node.inputs) != 2:
-        return None
-    for x, factor in (node.inputs, node.inputs[::-1])[: 2 if node.op.fn == "mul" else 1]:
-        scale = _inverse_std(flow, factor, node.op.fn == "div")
-        if scale is not None:
-            source = _centered(flow, x, scale)
-            if source is not None:
-                return Normalize(scale.dims, scale.eps, scale.center), (source,)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    source: int
-    dims: tuple[int, ...]
-    eps: float
-    center: bool
-    mean: int = -1
-
-
-def _inverse_std(flow: _Flow, value: int, divided: bool) -> _Scale | None:
-    """What a factor normalizes, if it is 1 / sqrt(variance + eps)."""
-    root = flow.fn(value, "sqrt" if divided else "rsqrt")
-    if root is None and not divided:
-        inverse = flow.fn(value, "reciprocal")
-        root = flow.fn(inverse[0], "sqrt") if inverse else None
-    if root is None:
-        return None
-    inside, eps = flow.node(root[0]), 0.0
-    if inside is not None and isinstance(inside.op, Pointwise) and inside.op.fn == "add" and len(inside.inputs) == 1:
-        eps = next(a for a in inside.op.args if a is not None)
-        return _variance(flow, inside.inputs[0], eps)
-    return _variance(flow, root[0], eps)
-
-
-def _variance(flow: _Flow, value: int, eps: float) -> _Scale | None:
-    node = flow.node(value)
-    if node is not None and isinstance(node.op, Pointwise) and node.op.fn in ("relu", "maximum") and len(node.inputs) == 1:
-        value = node.inputs[0]
-    direct = flow.reduced(value, "mean")
-    if direct is not None:
-        return _mean_square(flow, direct, eps)
-    pair = flow.fn(value, "sub")  # mean of squares minus square of mean
-    if pair is None:
-        return None
-    squares, mean = flow.reduced(pair[0], "mean"), flow.fn(pair[1], "square")
-    source = flow.fn(squares[0], "square") if squares else None
-    first = flow.reduced(mean[0], "mean") if mean else None
-    if squares is None or source is None or mean is None or first != (source[0], squares[1]):
-        return None
-    return _Scale(source[0], squares[1], eps, True, mean[0])
-
-
-def _mean_square(flow: _Flow, found: tuple[int, tuple[int, ...]], eps: float) -> _Scale | None:
-    """A mean of squares: of a deviation from the mean, or of the signal itself."""
-    inner = flow.fn(found[0], "square")
-    product = flow.fn(found[0], "mul")
-    if inner is None and product is not None and _alike(flow, *product):
-        inner = product[:1]
-    if inner is None:
-        return None
-    deviation = flow.fn(inner[0], "sub")
-    if deviation is not None:
-        mean = flow.reduced(deviation[1], "mean")
-        if mean == (deviation[0], found[1]):
-            return _Scale(deviation[0], found[1], eps, True, deviation[1])
-    return _Scale(inner[0], found[1], eps, False)
-
-
-def _alike(flow: _Flow, x: int, y: int) -> bool:
-    """The same value, or the same operation on the same values."""
-    a, b = flow.node(x), flow.node(y)
-    return x == y or (a is not None and b is not None and (a.op, a.inputs) == (b.op, b.inputs))
-
-
-def _centered(flow: _Flow, value: int, scale: _Scale) -> int | None:
-    """The normalized signal, if ``value`` is what ``scale`` belongs to."""
-    if not scale.center:
-        return value if value == scale.source else None
-    pair = flow.fn(value, "sub")
-    return pair[0] if pair and pair[0] == scale.source and _alike_mean(flow, pair[1], scale) else None
-
-
-def _alike_mean(flow: _Flow, value: int, scale: _Scale) -> bool:
-    return flow.reduced(value, "mean") == (scale.source, scale.dims)
 
 
 # ---- dropout --------------------------------------------------------------------------------

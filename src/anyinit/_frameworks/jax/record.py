@@ -54,7 +54,7 @@ def record(program: Program, batch: Batch, decide: Decide | None = None) -> Reco
         low.step(position, step)
     outputs = [low.full(low.read(v)) for v in flat.outputs if low.read(v).kind not in (KEY, "bits")]
     _notes(low, program)
-    recognise(low.builder.nodes, [v.shape for v in low.builder.values], set(outputs))
+    recognise(low.builder, set(outputs))
     graph, observed = compact(low, outputs, program)
     return Recording(graph, flat, observed, tree)
 
@@ -91,7 +91,7 @@ def _notes(low: Lowering, program: Program) -> None:
 def compact(low: Lowering, outputs: Sequence[int], program: Program) -> tuple[Graph, dict[int, int]]:
     """Drop what no output needs and renumber by first use, leaves right before the node that reads them."""
     needed, kept = set(outputs), list[Node]()
-    for node in sorted(low.builder.nodes, key=lambda n: n.output, reverse=True):
+    for node in reversed(low.builder.nodes):
         if node.output in needed:
             needed.update(node.inputs)
             kept.append(node)

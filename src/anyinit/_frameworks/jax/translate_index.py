@@ -9,6 +9,7 @@ import numpy as np
 from anyinit._frameworks.jax.flatten import Step
 from anyinit._frameworks.jax.lower import Bound, Lowering, out_kind, out_shape, translates
 from anyinit._frameworks.jax.translate_shape import cut
+from anyinit._graph.graph import INT
 from anyinit._graph.ops import Gather, Lookup, Scatter, Update
 
 
@@ -31,26 +32,49 @@ def gather(low: Lowering, step: Step, x: Bound, index: Bound) -> Bound | list[Bo
     batching = tuple(map(int, getattr(numbers, "operand_batching_dims", ())))
     if index.data is not None and int(np.prod(index.shape[:-1])) == 1:
         return _fixed(low, step, x, np.asarray(index.data).reshape(-1), at, sizes)
-    if len(at) != 1 or not set(gone) <= {at[0]} or sizes[at[0]] != 1:
-        return low.opaque(step, [x, index], "gather over several dimensions at once")
-    rest = [d for d in range(len(x.shape)) if d not in batching and d != at[0]]
-    if any(sizes[d] != x.shape[d] for d in rest):
+    moving = [d for d in at if sizes[d] < x.shape[d]] or list(at[:1])
+    if any(sizes[d] != 1 for d in moving) or any(sizes[d] != x.shape[d] for d in range(len(sizes)) if d not in (*moving, *batching)):
         return low.opaque(step, [x, index], "gather of partial slices at computed positions")
-    if batching or gone != at:
-        return low.made(Gather(at[0]), (low.full(x), low.full(index)), out_shape(step), out_kind(step))
-    return _lookup(low, step, x, index, at[0], tuple(map(int, numbers.offset_dims)))
+    if batching:
+        if len(moving) > 1:
+            return low.opaque(step, [x, index], "gather over several dimensions at once")
+        return low.made(Gather(moving[0]), (low.full(x), low.full(index)), out_shape(step), out_kind(step))
+    ids = _combined(low, index, [at.index(d) for d in moving], [x.shape[d] for d in moving])
+    return _lookup(low, step, x, ids, moving, gone)
 
 
-def _lookup(low: Lowering, step: Step, x: Bound, index: Bound, dim: int, offsets: tuple[int, ...]) -> Bound:
-    """``take`` along ``dim``: a table read by indices, its rows moved to where the result wants them."""
-    table = low.permute(low.full(x), (dim, *(d for d in range(len(x.shape)) if d != dim)))
-    ids = low.full(_rows(low, index))
-    shape = (*low.builder.shape(ids), *low.builder.shape(table)[1:])
-    value = low.add(Lookup(), (table, ids), shape, x.kind)
-    rank, lead = len(shape), len(index.shape) - 1
-    order, heads, tails = list[int](), iter(range(lead)), iter(range(lead, rank))
-    for place in range(rank):
-        order.append(next(tails) if place in offsets else next(heads))
+def _combined(low: Lowering, index: Bound, places: list[int], sizes: list[int]) -> Bound:
+    """One index out of several, as into a table whose leading dimensions are merged."""
+    if len(places) == index.shape[-1] == 1:
+        return _rows(low, index)
+    shape, out = index.shape[:-1], None
+    for place, size in zip(places, sizes, strict=True):
+        if index.data is not None:
+            part = Bound(shape, index.kind, data=np.broadcast_to(index.data, index.shape)[..., place])
+        else:
+            last = len(index.shape) - 1
+            part = Bound(shape, index.kind, low.reshape(cut(low, low.full(index), last, place, place + 1), shape))
+        if out is not None:
+            part = low.pointwise("add", [low.pointwise("mul", [out, float(size)], shape, INT), part], shape, INT)
+        out = part
+    assert out is not None
+    return out
+
+
+def _lookup(low: Lowering, step: Step, x: Bound, index: Bound, dims: list[int], gone: tuple[int, ...]) -> Bound:
+    """``take`` along ``dims``: a table read by indices, its rows moved to where the result wants them."""
+    offsets = tuple(map(int, step.params["dimension_numbers"].offset_dims))
+    rest = [d for d in range(len(x.shape)) if d not in dims]
+    table = low.permute(low.full(x), (*dims, *rest))
+    rows = int(np.prod([x.shape[d] for d in dims]))
+    table = low.reshape(table, (rows, *(x.shape[d] for d in rest)))
+    ids = low.full(index)
+    value = low.add(Lookup(), (table, ids), (*index.shape, *(x.shape[d] for d in rest)), x.kind)
+    window = [1 if d in dims else x.shape[d] for d in range(len(x.shape)) if d not in gone]
+    value = low.reshape(value, (*index.shape, *window))
+    lead = len(index.shape)
+    heads, tails = iter(range(lead)), iter(range(lead, lead + len(window)))
+    order = [next(tails) if place in offsets else next(heads) for place in range(lead + len(window))]
     return Bound(out_shape(step), out_kind(step), low.permute(value, order))
 
 

@@ -112,6 +112,15 @@ def _averaged(low: Lowering, fn: str, x: Bound, by: float) -> Bound | None:
     return Bound(x.shape, x.kind, low.add(op, (source,), low.builder.shape(x.value)))
 
 
+def _undone(low: Lowering, fn: str, x: Bound, by: float) -> Bound | None:
+    """A factor divided out again: the sum of a window over the number of its entries."""
+    node = low.node(x.value)
+    inverse = {"mul": "div", "div": "mul"}.get(fn)
+    if node is None or inverse is None or node.op != Pointwise(inverse, (None, by)):
+        return None
+    return replace(x, value=node.inputs[0])
+
+
 NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
 
 
@@ -124,6 +133,9 @@ def arithmetic(low: Lowering, step: Step, x: Bound, y: Bound) -> Bound:
     if b is not None:
         if b == NEUTRAL[fn]:
             return replace(x, shape=shape)
+        undone = _undone(low, fn, x, b)
+        if undone is not None:
+            return replace(undone, shape=shape)
         special = _scaled(low, fn, x, b) or (_averaged(low, fn, x, b) if fn in ("mul", "div") else None)
         if special is not None:
             return replace(special, shape=shape)

@@ -71,9 +71,16 @@ def stack(low: Lowering, step: Step, *xs: Bound) -> Bound:
 
 def cut(low: Lowering, value: int, dim: int, start: int, stop: int, step: int = 1) -> int:
     """``value[start:stop:step]`` along ``dim``; the whole of it is itself."""
-    shape = list(low.builder.shape(value))
+    shape, node = list(low.builder.shape(value)), low.node(value)
     if (start, stop, step) == (0, shape[dim], 1):
         return value
+    if node is not None and step == 1 and node.op == Concat(dim):
+        first = 0
+        for part in node.inputs:
+            size = low.builder.shape(part)[dim]
+            if first <= start and stop <= first + size:
+                return cut(low, part, dim, start - first, stop - first)
+            first += size
     shape[dim] = len(range(start, stop, step))
     return low.add(Slice(dim, start, stop, step), (value,), shape, low.builder.values[value].kind)
 
