@@ -1,0 +1,81 @@
+"""What the recorder must know about an ATen operation, read off its schema once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+SILENT = frozenset(
+    {"detach", "detach_", "alias", "lift_fresh", "lift", "to", "_to_copy", "contiguous", "item", "_local_scalar_dense"}
+    | {"resolve_conj", "resolve_neg", "requires_grad_", "is_nonzero", "_has_compatible_shallow_copy_type", "equal"}
+    | {
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "is_same_size",
+        "is_pinned",
+        "clone",
+        "_is_zerotensor",
+    }
+)
+"""Calls that produce no number of their own and may differ between a run with and without data."""
+
+LIKE = frozenset(
+    {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
+    | {"new_empty_strided"}
+)
+"""Calls whose result depends on the shape of their argument only."""
+
+EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
+"""Calls whose contents are undefined; the recorder makes them zero."""
+
+READS = frozenset({"item", "_local_scalar_dense", "is_nonzero", "equal", "allclose"})
+"""Calls that hand a number to Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One ATen overload. ``mutated`` are the names of arguments it writes to."""
+
+    name: str
+    base: str
+    overload: str
+    arguments: tuple[str, ...]
+    mutated: tuple[str, ...]
+    random: bool
+    silent: bool
+    reshapes: bool
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Registry keys, most specific first."""
+        return f"{self.base}.{self.overload}", self.base
+
+
+_CALLS: dict[Any, Call] = {}
+
+
+def describe(func: Any) -> Call:
+    """The description of an operation, cached."""
+    call = _CALLS.get(func)
+    if call is None:
+        call = _CALLS[func] = _describe(func)
+    return call
+
+
+def _describe(func: Any) -> Call:
+    schema = func._schema
+    space, plain = schema.name.split("::", 1)
+    name = plain if space == "aten" else schema.name
+    mutated = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+    inplace = bool(mutated) and name.endswith("_") and not name.endswith("__")
+    base = name[:-1] if inplace else name
+    tags = getattr(func, "tags", [])
+    random = torch.Tag.nondeterministic_seeded in tags and name not in ("dropout",)
+    return Call(
+        name, base, schema.overload_name or "default", tuple(a.name for a in schema.arguments), mutated, random,
+        name in SILENT, torch.Tag.inplace_view in tags,
+    )  # fmt: skip

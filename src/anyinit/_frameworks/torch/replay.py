@@ -1,0 +1,86 @@
+"""Running a recorded model again on real numbers, watching and replacing its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from anyinit._frameworks.torch.calls import describe
+from anyinit._frameworks.torch.memory import to_numpy
+from anyinit._frameworks.torch.record import _tensors
+from anyinit.errors import TraceError
+
+Visit = Callable[[int, np.ndarray[Any, Any]], np.ndarray[Any, Any] | None]
+
+
+class Replay(TorchDispatchMode):
+    """Counts calls as the recorder did, shows watched results and puts replacements in their place.
+
+    Args:
+        calls: names of the recorded calls in order.
+        watched: for the ordinal of a call, the value id of each watched position among its results.
+        visit: called with the value id and its contents in execution order.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __init__(self, calls: list[str], watched: Mapping[int, Mapping[int, int]], visit: Visit) -> None:
+        super().__init__()
+        self._calls, self._watched, self._visit = calls, watched, visit
+        self._step = -1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = describe(func)
+        out = func(*args, **(kwargs or {}))
+        if call.silent:
+            return out
+        self._step += 1
+        if self._step >= len(self._calls) or self._calls[self._step] != call.name:
+            expected = self._calls[self._step] if self._step < len(self._calls) else "the end"
+            raise TraceError(
+                "The model took another path than when it was recorded",
+                value=f"call {self._step} is {call.name}, recorded was {expected}",
+                remedy="Give the batch as input_spec, so that both runs see the same numbers.",
+            )
+        wanted = self._watched.get(self._step)
+        return out if wanted is None else self._shown(out, wanted, bool(call.mutated))
+
+    def _shown(self, out: Any, wanted: Mapping[int, int], inplace: bool) -> Any:
+        count = iter(range(1 << 30))
+
+        def walk(tree: Any) -> Any:
+            if isinstance(tree, torch.Tensor):
+                value = wanted.get(next(count))
+                return tree if value is None else self._one(tree, value, inplace)
+            return type(tree)([walk(item) for item in tree]) if isinstance(tree, (list, tuple)) else tree
+
+        return walk(out)
+
+    def _one(self, tensor: torch.Tensor, value: int, inplace: bool) -> torch.Tensor:
+        new = self._visit(value, to_numpy(tensor))
+        if new is None:
+            return tensor
+        replacement = torch.from_numpy(np.ascontiguousarray(new)).to(tensor.device, tensor.dtype)
+        if inplace:
+            return tensor.copy_(replacement)
+        return replacement if replacement.shape == tensor.shape else replacement.reshape(tensor.shape)
+
+    def finish(self) -> None:
+        """The whole recording must have been replayed."""
+        if self._step + 1 != len(self._calls):
+            raise TraceError(
+                "The model stopped before the end of the recorded run",
+                value=f"{self._step + 1} of {len(self._calls)} calls",
+                remedy="Give the batch as input_spec, so that both runs see the same numbers.",
+            )
+
+
+def tensors(tree: Any) -> list[torch.Tensor]:
+    """Tensors of nested lists, tuples and dictionaries."""
+    return list(_tensors(tree))

@@ -1,0 +1,186 @@
+"""The PyTorch runtime: recording, running, differentiating, reading and writing one model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from anyinit._frameworks.torch.recording import Recording
+    from anyinit._graph.graph import Graph
+
+Array = np.ndarray[Any, Any]
+
+
+def recognizes(model: object) -> bool:
+    """Whether an object is a PyTorch module; never imports PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def open_model(model: nn.Module, input_spec: Any = None, forward: Callable[..., Any] | None = None) -> TorchRuntime:
+    """The runtime of a model.
+
+    Args:
+        model: any module. Lazy parameters are given their shapes by one run on the input.
+        input_spec: shape, tensor, array, tuple or dict of them, a callable returning one, or None.
+        forward: ``forward(model, batch)`` is run instead of ``model(*batch)``.
+
+    Raises:
+        ConfigError: the input cannot be used or inferred.
+        TraceError: giving lazy parameters their shapes failed in the model itself.
+    """
+    return TorchRuntime(model, input_spec, forward)
+
+
+class TorchRuntime:
+    """Implements :class:`anyinit._graph.runtime.Runtime` for a PyTorch module.
+
+    ``batch_given``: the input holds the caller's own numbers and not only shapes.
+    """
+
+    def __init__(self, model: nn.Module, input_spec: Any = None, forward: Callable[..., Any] | None = None) -> None:
+        from anyinit._frameworks.torch import inputs, lazy
+
+        self.model, self._forward = model, forward
+        self._inputs = inputs.parse(model, input_spec, forward)
+        lazy.materialize(model, self._inputs, forward)
+        self._recording: Recording | None = None
+
+    # --- facts ------------------------------------------------------------------------------
+
+    @property
+    def batch_given(self) -> bool:
+        """Whether the caller gave numbers, not only a shape."""
+        return self._inputs.given
+
+    def input_arrays(self) -> dict[str, Array]:
+        """The caller's batch by the names of the input leaves; empty when only a shape was given."""
+        return self._inputs.arrays()
+
+    def parameters(self) -> list[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]]:
+        """``(name, aliases, shape, dtype, trainable)`` of every parameter, in the model's own order;
+        parameters that share memory appear once."""
+        from anyinit._frameworks.torch.recording import named_leaves
+
+        leaves = named_leaves(self.model)
+        shapes = {leaves[id(p)].name: tuple(p.shape) for p in reversed(list(self.model.parameters()))}
+        first = {leaves[id(p)].name: leaves[id(p)] for p in self.model.parameters()}
+        return [(n, leaf.aliases, shapes[n], leaf.dtype, leaf.trainable) for n, leaf in first.items()]
+
+    def record(self) -> Graph:
+        """The graph of one run in training mode; cached."""
+        return self.recording().graph
+
+    def recording(self) -> Recording:
+        """The graph with the tape that finds its values again."""
+        if self._recording is None:
+            from anyinit._frameworks.torch import recording
+
+            self._recording = recording.record(self.model, self._inputs, self._forward)
+        return self._recording
+
+    # --- weights ----------------------------------------------------------------------------
+
+    def read(self, names: Collection[str]) -> dict[str, Array]:
+        """Parameters by name, half types widened to float32."""
+        from anyinit._frameworks.torch import weights
+
+        return weights.read(self.model, names)
+
+    def write(self, values: Mapping[str, Array]) -> None:
+        """Set parameters in place; all or nothing."""
+        from anyinit._frameworks.torch import weights
+
+        weights.write(self.model, values)
+
+    # --- runs -------------------------------------------------------------------------------
+
+    def run(
+        self, weights: Mapping[str, Array], watch: Collection[int], visit: Callable[[int, Array], Array | None]
+    ) -> None:
+        """One run on real data with ``weights`` in place of the model's own; see the protocol.
+
+        Raises:
+            TraceError: the run took another path than the recorded one.
+        """
+        from anyinit._frameworks.torch.recording import whole_operations
+        from anyinit._frameworks.torch.replay import Replay
+
+        rec = self.recording()
+        watched: dict[int, dict[int, int]] = {}
+        for value in watch:
+            if value in rec.tape.results:
+                step, position = rec.tape.results[value]
+                watched.setdefault(step, {})[position] = value
+        replay = Replay(rec.tape.calls, watched, visit)
+        tree = self._inputs.real()
+        with self._prepared(weights, rec), replay, whole_operations(rec.level):
+            self._inputs.call(self.model, self._forward, tree)
+        replay.finish()
+
+    def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
+        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed``, by parameter name."""
+        import torch
+
+        from anyinit._frameworks.torch.memory import to_numpy
+        from anyinit._frameworks.torch.record import flatten
+
+        rec = self.recording()
+        generator = torch.Generator().manual_seed(seed)
+        with self._prepared(weights, rec), torch.enable_grad():
+            result = self._inputs.call(self.model, self._forward, self._inputs.real())
+            outs = [t for t in flatten(result) if t.requires_grad]
+            if not outs:
+                return {}
+            loss = sum(_weighted(t, generator) for t in outs)
+            named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+            grads = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)  # type: ignore[arg-type]
+        return {n: to_numpy(g.to_dense()) for (n, _), g in zip(named, grads, strict=True) if g is not None}
+
+    def _prepared(self, weights: Mapping[str, Array], rec: Recording) -> Any:
+        from contextlib import ExitStack
+
+        import torch
+
+        from anyinit._frameworks.torch.guard import unchanged
+        from anyinit._frameworks.torch.recording import level_of
+        from anyinit._frameworks.torch.weights import substituted
+
+        stack = ExitStack()
+        stack.enter_context(unchanged(self.model, training=rec.training))
+        stack.enter_context(substituted(self.model, weights))
+        stack.enter_context(level_of(rec.level))
+        torch.manual_seed(0)
+        return stack
+
+
+def _weighted(out: Tensor, generator: Any) -> Tensor:
+    """``Re sum(out * c)`` in float32 or wider."""
+    import torch
+
+    wide = (
+        out
+        if out.dtype in (torch.float64, torch.complex128)
+        else out.to(torch.complex64 if out.is_complex() else torch.float32)
+    )
+    c = torch.randn(out.shape, generator=generator, dtype=torch.complex64 if out.is_complex() else torch.float32)
+    product = (wide * c.to(out.device, wide.dtype)).sum()
+    return product.real if product.is_complex() else product
+
+
+def runs_without_data(model: nn.Module, batch: Tensor) -> bool:
+    """Whether the model takes a meta tensor of this shape."""
+    from anyinit._frameworks.torch.inputs import Inputs
+    from anyinit._frameworks.torch.recording import attempt
+
+    try:
+        attempt(model, Inputs(batch, "one", False, batch.device), None, meta=True, level="whole", training=True)
+    except Exception:  # noqa: BLE001  (any error of the model's means: not this shape)
+        return False
+    return True
