@@ -1,0 +1,309 @@
+"""Elementwise operations: one NumPy call on the nodes of at most two latent fields.
+
+A region of elementwise operations with the same sources is thereby evaluated as one function, with
+no list of activations. Derivatives with respect to the region's sources are carried along (forward
+mode, central differences of each operation in float64), so the adjoint of the whole region is
+``E[f'(x_i) f'(x_j)]`` by mask (Schoenholz et al. 2017, chi_1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import numpy as np
+from scipy.special import ndtri
+
+from anyinit._core.field import (
+    GRID,
+    Nodes,
+    Signal,
+    Source,
+    constant,
+    correlation_for,
+    expect,
+    gaussian,
+    materialize,
+    pair_table,
+    quantiles,
+)
+from anyinit._core.pointwise import FUNCTIONS
+from anyinit._core.tables import Layout, Masks, Table, align, conform, gather_down, simplify
+from anyinit._graph.ops import Op, Pointwise
+from anyinit._rules.base import Inputs, Site, adjoint, forward, inherited, lineage
+
+BLOCKED = -1e4  # a constant at or below this hides an entry from a softmax
+_LINEAR = {"add": (1.0, 1.0), "sub": (1.0, -1.0)}
+
+
+def evaluate(op: Pointwise, operands: list[Nodes]) -> Nodes:
+    """The operation on node arrays (scalars filled in)."""
+    it = iter(operands)
+    args = [next(it) if a is None else np.asarray(a) for a in op.args]
+    with np.errstate(all="ignore"):
+        return np.asarray(FUNCTIONS[op.fn](*args), dtype=np.float64)
+
+
+def slopes(op: Pointwise, operands: list[Nodes]) -> list[Nodes]:
+    """Partial derivative with respect to each tensor operand, by central differences.
+
+    Steps are 1e-6 of the operand's size; node positions never sit on a kink, so the error is 1e-9.
+    """
+    out: list[Nodes] = []
+    for i, x in enumerate(operands):
+        h = 1e-6 * (1e-3 * (float(np.max(np.abs(x))) or 1.0) + np.abs(x))
+        up = evaluate(op, [*operands[:i], x + h, *operands[i + 1 :]])
+        down = evaluate(op, [*operands[:i], x - h, *operands[i + 1 :]])
+        slope = (up - down) / (2 * h)
+        # a jump inside the step is no slope (autodiff sees none either)
+        out.append(np.where(np.isfinite(slope) & (np.abs(slope) * h < 1e-3 * (1 + np.abs(up))), slope, 0.0))
+    return out
+
+
+@forward(Pointwise)
+def pointwise(op: Pointwise, inputs: Inputs, site: Site) -> Signal:
+    """Elementwise function of broadcast operands; exact on one or two latent fields."""
+    if not inputs:
+        return constant(align([], site.shape)[0], float(evaluate(op, [])))
+    given = inputs
+    inputs = _plugged(given)
+    kept = _kept(op, inputs)
+    if kept is not None:
+        return kept
+    layout, maps = align([x.layout for x in inputs], site.shape)
+    keys = list(dict.fromkeys(k for x in inputs for k in x.keys))
+    if _plain_sum(op, inputs, keys):
+        result = _sum(op, inputs, layout, maps, site)
+    else:
+        if len(keys) > 2:
+            inputs = tuple(_flattened(x, site, i) for i, x in enumerate(inputs))
+            keys = list(dict.fromkeys(k for x in inputs for k in x.keys))
+        result = _mixture(op, inputs, layout, maps, site) if len(keys) > 2 else _joint(op, inputs, layout, maps, keys, site)
+    result = _annotate(op, inputs, result)
+    if op.fn in {"mul", "div"} and any(x is not y for x, y in zip(given, inputs, strict=True)):
+        result = result.but(rigid=(1.0,) * len(result.keys))  # divided by its own norm: the level is fixed
+    if layout.groups >= 5 and len(result.corr) > 0:
+        lay, corr = simplify(layout, list(result.corr))
+        result = result.but(layout=lay, corr=tuple(corr))
+    return result
+
+
+def _plugged(inputs: Inputs) -> Inputs:
+    """A reduction that meets the field it was taken from stands for its typical value."""
+    out: list[Signal] = []
+    for x in inputs:
+        others = {k for y in inputs if y is not x for k in y.keys}
+        meets = x.plug is not None and any(_root(k) in {_root(j) for j in x.lineage} for k in others)
+        if meets and x.plug is not None:
+            out.append(x.but(nodes=np.asarray(x.plug), keys=(), corr=(), rigid=(), sources={}))
+        else:
+            out.append(x)
+    return tuple(out)
+
+
+def _root(key: Hashable) -> Hashable:
+    while isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], Op):  # pyright: ignore[reportUnknownArgumentType]
+        key = key[0]  # pyright: ignore[reportUnknownVariableType]
+    return key  # pyright: ignore[reportUnknownVariableType]
+
+
+def _kept(op: Pointwise, inputs: Inputs) -> Signal | None:
+    """Masking of logits: statistics of the visible entries, with the mask beside them."""
+    if op.fn not in {"add", "where"} or len(inputs) > 3:
+        return None
+    if op.fn == "add" and len(inputs) == 2:
+        for x, m in (inputs, inputs[::-1]):
+            if m.data is not None and m.data.dtype != bool and m.data.size and float(np.min(m.data.real)) <= BLOCKED and x.keys:
+                visible = np.asarray(m.data.real > BLOCKED)
+                bias = float(np.mean(m.data[visible])) if visible.any() else 0.0
+                return x.but(nodes=x.nodes + bias, kept=visible if x.kept is None else x.kept & visible)
+    if op.fn == "where" and op.args[0] is None and inputs[0].data is not None:
+        cond = np.asarray(inputs[0].data).astype(bool)
+        rest = list(inputs[1:])
+        yes = rest.pop(0) if op.args[1] is None else op.args[1]
+        no = rest.pop(0) if op.args[2] is None else op.args[2]
+        for x, other, visible in ((yes, no, cond), (no, yes, ~cond)):
+            level = other if isinstance(other, float) else (other.mean if isinstance(other, Signal) and not other.keys else None)
+            if isinstance(x, Signal) and x.keys and level is not None and level <= BLOCKED:
+                return x.but(kept=visible if x.kept is None else x.kept & visible)
+    return None
+
+
+def _plain_sum(op: Pointwise, inputs: Inputs, keys: list[Hashable]) -> bool:
+    """Sums of independent fields are kept by their tables, not by a joint grid."""
+    if op.fn not in _LINEAR or len(inputs) != 2 or len(keys) < 2:
+        return False
+    shared = set(inputs[0].keys) & set(inputs[1].keys)
+    return not shared and (len(keys) > 2 or all(x.affine() for x in inputs))
+
+
+def _sum(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], site: Site) -> Signal:
+    """``x + y`` of independent values: tables add, with twice the product of the means."""
+    a, b = inputs
+    sa, sb = _LINEAR[op.fn]
+    table = a.cov[maps[0]] + b.cov[maps[1]] + 2 * sa * sb * a.mean * b.mean
+    mean = sa * a.mean + sb * b.mean
+    if all(x.affine() for x in inputs):
+        rigid = sum(float(x.cov[0]) * (x.rigid[0] if x.rigid else 1.0) for x in inputs) / max(float(a.cov[0] + b.cov[0]), 1e-300)
+        out = gaussian(layout, mean, table, site.id, rigid=rigid**2)
+    else:
+        one, two = (materialize(x, ("m", site.id, i)) for i, x in enumerate(inputs))
+        values = sa * one.nodes.reshape(-1, 1) + sb * two.nodes.reshape(1, -1)
+        both = Signal(layout, values, (0, 1), (one.corr[0][maps[0]], two.corr[0][maps[1]]), rigid=(0.0, 0.0))
+        flat = materialize(both, site.id)
+        corr = correlation_for(flat.nodes, table)
+        corr[0] = 1.0
+        out = flat.but(corr=(corr,), rigid=(0.0,))
+    total = float(table[0]) or 1.0
+    share = ((a.m2 + sa * sb * a.mean * b.mean) / total, (b.m2 + sa * sb * a.mean * b.mean) / total)
+    return out.but(noise=inherited(a, b, weights=share), sources={})
+
+
+def _joint(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], keys: list[Hashable], site: Site) -> Signal:
+    """Evaluate on the common grid of the operands' fields."""
+    corr: list[Table] = []
+    rigid: list[float] = []
+    for k in keys:
+        i = next(i for i, x in enumerate(inputs) if k in x.keys)
+        at = inputs[i].keys.index(k)
+        corr.append(inputs[i].corr[at][maps[i]])
+        rigid.append(inputs[i].rigid[at] if inputs[i].rigid else 0.0)
+    grids = [_on_grid(x.nodes, x.keys, keys) for x in inputs]
+    nodes = np.broadcast_to(evaluate(op, grids), np.broadcast_shapes(*(g.shape for g in grids))).copy()
+    nodes = np.nan_to_num(nodes, nan=0.0, posinf=1e150, neginf=-1e150)
+    sources = _sources(op, inputs, grids, keys)
+    if nodes.ndim and float(np.ptp(nodes)) == 0.0:
+        return constant(layout, float(nodes.flat[0]))
+    out = Signal(layout, nodes, tuple(keys), tuple(corr), rigid=tuple(rigid), sources=sources)
+    return out.but(noise=_noise(out, inputs, grids))
+
+
+def _flattened(x: Signal, site: Site, i: int) -> Signal:
+    """A two-field operand as one new field, which starts a region of its own."""
+    if len(x.keys) < 2:
+        return x
+    return as_source(materialize(x, ("m", site.id, i)), site.inputs[i] if site.inputs else i)
+
+
+def _on_grid(nodes: Nodes, own: tuple[Hashable, ...], keys: list[Hashable]) -> Nodes:
+    """Place a node array on the axes of ``keys``."""
+    if len(keys) < 2 or nodes.ndim == 0:
+        return nodes
+    if nodes.ndim == 2:
+        return nodes if own[0] == keys[0] else nodes.T
+    return nodes[:, None] if own[0] == keys[0] else nodes[None, :]
+
+
+def _sources(op: Pointwise, inputs: Inputs, grids: list[Nodes], keys: list[Hashable]) -> dict[int, Source]:
+    """Chain rule: derivative with respect to every source of the operands."""
+    partial = slopes(op, grids)
+    out: dict[int, Source] = {}
+    for x, d in zip(inputs, partial, strict=True):
+        for s, src in x.sources.items():
+            deriv = d * _on_grid(src.deriv, x.keys, keys)
+            nodes = _on_grid(src.nodes, x.keys, keys)
+            if s in out:
+                deriv = out[s].deriv + deriv
+            out[s] = Source(deriv, nodes, src.noise)
+    return out
+
+
+def _noise(out: Signal, inputs: Inputs, grids: list[Nodes]) -> dict[int, float]:
+    """Level slope of the region with respect to each source times that source's noise."""
+    if out.m2 <= 0:
+        return {}
+    noise: dict[int, float] = {}
+    for src in out.sources.values():
+        chi = expect(np.asarray(out.nodes * src.deriv * src.nodes)) / out.m2
+        for k, v in src.noise.items():
+            noise[k] = noise.get(k, 0.0) + chi * v
+    covered = {s for x in inputs for s in x.sources}
+    for x in inputs:
+        if not x.sources and covered is not None:
+            for k, v in x.noise.items():
+                noise[k] = noise.get(k, 0.0) + v
+    return noise
+
+
+def _mixture(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], site: Site) -> Signal:
+    """Three independent fields: selection as a mixture, other functions by a quasi-random population."""
+    columns = _columns(inputs)
+    values = np.nan_to_num(evaluate(op, columns))
+    nodes = quantiles(values, np.ones(4096))
+    # dependence between entries: as if each operand's own correlation acted linearly
+    scale = [float(np.cov(values, c)[0, 1]) / max(float(np.var(c)), 1e-300) for c in columns]
+    mean2 = float(values.mean()) ** 2
+    linear = sum(s * s * (x.cov[m] - x.mean**2) for s, x, m in zip(scale, inputs, maps, strict=True))
+    table = mean2 + np.asarray(linear, dtype=np.float64)
+    table[0] = float((values * values).mean())
+    corr = correlation_for(nodes, np.minimum(table, table[0]))
+    corr[0] = 1.0
+    noise = inherited(*inputs, weights=(1 / len(inputs),) * len(inputs))
+    return Signal(layout, nodes, (site.id,), (corr,), rigid=(0.0,), noise=noise)
+
+
+def _annotate(op: Pointwise, inputs: Inputs, out: Signal) -> Signal:
+    """Lineage, plug value, equality of integers and the softmax mask travel along."""
+    line = lineage(*inputs)
+    plugs = [x.plug if x.plug is not None else (float(x.nodes) if not x.keys else None) for x in inputs]
+    plug = None
+    if line and all(p is not None for p in plugs):
+        plug = float(evaluate(op, [np.asarray(p) for p in plugs]))
+    equal = next((x.equal for x in inputs if x.equal is not None), None)
+    if equal is not None and (len(inputs) > 1 or equal.size != out.cov.size):
+        equal = None
+    kept = next((x.kept for x in inputs if x.kept is not None), None)
+    return out.but(lineage=line if plug is not None else frozenset(), plug=plug, equal=equal, kept=kept)
+
+
+def as_source(signal: Signal, at: int) -> Signal:
+    """The signal as the start of a new elementwise region."""
+    return signal.but(sources={at: Source(np.ones_like(signal.nodes), signal.nodes, signal.noise)})
+
+
+def region_tables(signal: Signal) -> dict[int, Table]:
+    """``E[f'(x_i) f'(x_j)]`` by mask for each source of the region that ends here."""
+    return {s: pair_table(src.deriv, signal.corr, signal.layout.groups) for s, src in signal.sources.items()}
+
+
+@adjoint(Pointwise)
+def pointwise_adjoint(op: Pointwise, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
+    """``G_x[S] = G[S] E[f'(x_i) f'(x_j)][S]``, summed over what the operand broadcasts along.
+
+    The walk applies this to whole regions through :func:`region_tables`; here for one operation,
+    where operands start regions of their own.
+    """
+    fresh = tuple(as_source(x, i) for i, x in enumerate(inputs))
+    site = Site(-1, output.layout.shape)
+    if _plain_sum(op, fresh, list(dict.fromkeys(k for x in fresh for k in x.keys))):
+        return tuple(gather_down(output.layout, grad, x.layout) for x in inputs)
+    here = pointwise(op, fresh, site)
+    tables = region_tables(here) or _population_slopes(op, fresh, here)
+    grad = grad if here.layout.dims == output.layout.dims else _as(output, grad, here)
+    return tuple(gather_down(here.layout, grad * tables[i], x.layout) if i in tables else None for i, x in enumerate(inputs))
+
+
+def _population_slopes(op: Pointwise, inputs: Inputs, here: Signal) -> dict[int, Table]:
+    """Mean squared slopes of a three-field function over a quasi-random population."""
+    columns = _columns(inputs)
+    out: dict[int, Table] = {}
+    for i, d in enumerate(slopes(op, columns)):
+        square, mean = float(np.mean(d * d)), float(np.mean(d))
+        out[i] = np.where(np.arange(1 << here.layout.groups) == 0, square, mean**2)
+    return out
+
+
+def _columns(inputs: Inputs) -> list[Nodes]:
+    from scipy.stats import qmc  # costs 0.2 s to import, needed only here
+
+    points = qmc.Sobol(len(inputs), scramble=False).random(4096)
+    z = ndtri(np.clip(points + 0.5 / 4096, 1e-9, 1 - 1e-9))
+    return [np.interp(z[:, i], GRID, x.nodes) if x.keys else np.full(4096, float(x.nodes)) for i, x in enumerate(inputs)]
+
+
+def _as(output: Signal, grad: Table, here: Signal) -> Table:
+    return conform(output.layout, grad, here.layout)
+
+
+def edges(op: Pointwise, output: Signal, layouts: Mapping[int, Layout], grad: Table) -> dict[int, Table]:
+    """Gradient tables pushed from the end of a region to each of its sources."""
+    return {s: gather_down(output.layout, grad * t, layouts[s]) for s, t in region_tables(output).items() if s in layouts}

@@ -1,0 +1,113 @@
+"""The forward walk: signals of every value, in execution order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anyinit._core.field import Signal, constant, gaussian, measured
+from anyinit._core.tables import separate, single
+from anyinit._graph.graph import BOOL, INT, Graph, Leaf, Node
+from anyinit._graph.ops import Contract, Opaque, Pointwise
+from anyinit._rules import FORWARD
+from anyinit._rules.base import Site
+from anyinit._rules.pointwise import as_source
+
+Z95 = 1.6448536269514722
+
+
+@dataclass
+class Walk:
+    """State of one forward walk.
+
+    signals: by value id. variance: relative variance of the level contributed by each noise source.
+    param: gives the signal of a parameter leaf. opaque: measures an unknown operation locally.
+    """
+
+    graph: Graph
+    param: Callable[[int, Leaf], Signal]
+    inputs: Mapping[str, NDArray[np.generic]] = field(default_factory=dict[str, NDArray[np.generic]])
+    signals: dict[int, Signal] = field(default_factory=dict[int, Signal])
+    variance: dict[int, float] = field(default_factory=dict[int, float])
+
+    def leaves(self) -> None:
+        """Signals of everything no node produces."""
+        for i, leaf in self.graph.leaves.items():
+            if i not in self.signals:
+                self.signals[i] = as_source(self.leaf(i, leaf), i)
+
+    def leaf(self, i: int, leaf: Leaf) -> Signal:
+        """Signal of one leaf: measured where its data is known, else a unit normal."""
+        value = self.graph.values[i]
+        if leaf.role == "param":
+            return self.param(i, leaf)
+        data = self.inputs.get(leaf.name, leaf.data)
+        if leaf.role == "input" and data is not None:
+            return measured(data, i)
+        if data is not None:
+            return measured(data, i)
+        layout = separate(value.shape)
+        if value.kind in {INT, BOOL}:
+            return constant(layout, 0.0).but(plug=None)
+        cov = np.zeros(1 << layout.groups)
+        cov[0] = 1.0
+        return gaussian(layout, 0.0, cov, i)
+
+    def step(self, node: Node) -> Signal:
+        """Apply one node's rule and keep its signal."""
+        xs = tuple(self.signals[i] for i in node.inputs)
+        value = self.graph.values[node.output]
+        out = FORWARD[type(node.op)](node.op, xs, Site(node.output, value.shape, value.kind, node.inputs))
+        if isinstance(node.op, Contract):
+            out = self._inherit(node, out)
+        if not isinstance(node.op, Pointwise) or not out.sources:
+            out = as_source(out, node.output)
+        self.signals[node.output] = out
+        return out
+
+    def _inherit(self, node: Node, out: Signal) -> Signal:
+        """A contraction turns its operands' own fluctuation into level noise of its output."""
+        noise = dict(out.noise)
+        for i in node.inputs:
+            x = self.signals[i]
+            if i not in self.variance:
+                self.variance[i] = 0.0 if self.fixed(i) else x.fluctuation()
+            if self.variance[i] > 0:
+                noise[i] = noise.get(i, 0.0) + 1.0
+        return out.but(noise=noise)
+
+    def fixed(self, i: int) -> bool:
+        """Whether a value is the same for every draw (data or a parameter: a draw's own part)."""
+        leaf = self.graph.leaves.get(i)
+        return leaf is not None
+
+    def spread(self, signal: Signal) -> float:
+        """Variance over draws of the log second moment of one value."""
+        inherited = sum(v * v * self.variance.get(k, 0.0) for k, v in signal.noise.items())
+        return math.log1p(max(signal.fluctuation() + inherited, 0.0))
+
+    def band(self, signal: Signal) -> tuple[float, float]:
+        """5 and 95 % quantiles of the second moment of one draw, log-normal around the mean."""
+        s2 = self.spread(signal)
+        if signal.m2 <= 0:
+            return 0.0, 0.0
+        s = math.sqrt(s2)
+        middle = math.log(signal.m2) - s2 / 2
+        return math.exp(middle - Z95 * s), math.exp(middle + Z95 * s)
+
+
+def iid(shape: tuple[int, ...], std: float, key: int) -> Signal:
+    """Independent zero-mean entries, as drawn."""
+    layout = single(shape)
+    cov = np.zeros(1 << layout.groups)
+    cov[0] = std * std
+    return gaussian(layout, 0.0, cov, key)
+
+
+def is_opaque(node: Node) -> bool:
+    """Whether the node has no rule of its own."""
+    return isinstance(node.op, Opaque)

@@ -1,0 +1,221 @@
+"""Roles of parameters, from the operations that consume them; never from names or classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from anyinit._graph.graph import Graph, Node
+from anyinit._graph.ops import (
+    Concat,
+    Contract,
+    Dropout,
+    Expand,
+    Gather,
+    Lookup,
+    Normalize,
+    Op,
+    Pad,
+    Permute,
+    Pointwise,
+    Repeat,
+    Reshape,
+    Shuffle,
+    Slice,
+    Softmax,
+    Update,
+)
+
+MOVES = (Reshape, Permute, Slice, Expand, Repeat, Shuffle)
+SCALINGS = {"mul", "div", "neg"}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One place where a parameter leaves the parameters and meets data.
+
+    view: chain of operations from the leaf to ``value``, the operand. pure: all of them are moves.
+    node: the consumer; slot: which of its inputs.
+    """
+
+    leaf: int
+    value: int
+    view: tuple[Op, ...]
+    pure: bool
+    node: int
+    slot: int
+
+
+@dataclass
+class Uses:
+    """Everything the solver asks about how values of a graph are used."""
+
+    graph: Graph
+    uses: dict[int, list[Use]] = field(default_factory=dict[int, list[Use]])
+
+    @cached_property
+    def consumers(self) -> Mapping[int, tuple[int, ...]]:
+        """Node positions that read each value."""
+        found: dict[int, list[int]] = {}
+        for at, node in enumerate(self.graph.nodes):
+            for i in dict.fromkeys(node.inputs):
+                found.setdefault(i, []).append(at)
+        return {i: tuple(v) for i, v in found.items()}
+
+    @cached_property
+    def producer(self) -> Mapping[int, int]:
+        """Position of the node that makes each value."""
+        return {node.output: at for at, node in enumerate(self.graph.nodes)}
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """Values that depend on user data or on noise: activations."""
+        live = {i for i, leaf in self.graph.leaves.items() if leaf.role == "input"}
+        for node in self.graph.nodes:
+            if any(i in live for i in node.inputs) or not node.inputs:
+                live.add(node.output)
+        if not live:
+            live = {i for i, leaf in self.graph.leaves.items() if leaf.role != "param"}
+        return frozenset(live)
+
+    @cached_property
+    def origin(self) -> Mapping[int, tuple[int, tuple[Op, ...], bool]]:
+        """For values made from parameters alone: leaf, chain of operations, and whether it is pure."""
+        found: dict[int, tuple[int, tuple[Op, ...], bool]] = {i: (i, (), True) for i, _ in self.graph.params()}
+        for node in self.graph.nodes:
+            if node.output in self.live:
+                continue
+            roots = [i for i in node.inputs if i in found]
+            if not roots:
+                continue
+            leaf, chain, pure = found[roots[0]]
+            found[node.output] = (leaf, (*chain, node.op), pure and isinstance(node.op, MOVES) and len(roots) == 1)
+        return found
+
+    @cached_property
+    def made_of(self) -> Mapping[int, tuple[Node, ...]]:
+        """Nodes computed from parameters alone, by each leaf they depend on, in order."""
+        found: dict[int, list[Node]] = {}
+        for node in self.graph.nodes:
+            if node.output in self.origin:
+                for leaf in self.roots(node.output):
+                    found.setdefault(leaf, []).append(node)
+        return {i: tuple(v) for i, v in found.items()}
+
+    def collect(self) -> dict[int, list[Use]]:
+        """Uses of every parameter leaf, in execution order."""
+        if self.uses:
+            return self.uses
+        for at, node in enumerate(self.graph.nodes):
+            if node.output not in self.live:
+                continue
+            for slot, i in enumerate(node.inputs):
+                if i in self.origin:
+                    for leaf in self.roots(i):
+                        _, chain, pure = self.origin[i]
+                        own = self.origin[i][0] == leaf
+                        self.uses.setdefault(leaf, []).append(Use(leaf, i, chain if own else (), pure and own, at, slot))
+        return self.uses
+
+    def roots(self, value: int) -> tuple[int, ...]:
+        """Parameter leaves a value made of parameters depends on."""
+        if value in self.graph.leaves:
+            return (value,) if self.graph.leaves[value].role == "param" else ()
+        node = self.graph.nodes[self.producer[value]]
+        return tuple(dict.fromkeys(r for i in node.inputs if i in self.origin or i in self.graph.leaves for r in self.roots(i)))
+
+    def role(self, use: Use) -> str:
+        """Role of a parameter at one use."""
+        node = self.graph.nodes[use.node]
+        op = node.op
+        if isinstance(op, Contract):
+            return "weight"
+        if isinstance(op, Lookup):
+            return self._table(node) if use.slot == 0 else "index"
+        if isinstance(op, (Concat, Update, Pad, Gather)):
+            return "token"
+        if isinstance(op, Pointwise):
+            return self._elementwise(use, node, op)
+        return "state"
+
+    def _table(self, node: Node) -> str:
+        """Rows fetched for data are a token table; rows fetched for constant places, positions."""
+        ids = node.inputs[1]
+        if ids in self.live:
+            return "table"
+        return "position table"
+
+    def _elementwise(self, use: Use, node: Node, op: Pointwise) -> str:
+        wide = sum(n > 1 for n in self.graph.values[use.value].shape)
+        if op.fn in {"add", "sub"}:
+            return "position" if wide > 1 and self.graph.leaves[use.leaf].role == "param" and self._spans_channels(use) else "bias"
+        if op.fn in {"mul", "div"}:
+            return "gain"
+        if op.fn in {"leaky_relu", "prelu", "elu", "celu"} and use.slot > 0:
+            return "slope"
+        return "shape"
+
+    def _spans_channels(self, use: Use) -> bool:
+        """An added parameter that varies along more than one axis of what it is added to."""
+        node = self.graph.nodes[use.node]
+        other = next((i for s, i in enumerate(node.inputs) if s != use.slot), None)
+        if other is None:
+            return False
+        source = self.source(other)
+        # logits made from two activations: the parameter is a bias of attention, not a position
+        made = self.producer.get(source)
+        if made is None:
+            return True
+        op = self.graph.nodes[made].op
+        both = isinstance(op, Contract) and all(i in self.live for i in self.graph.nodes[made].inputs)
+        return not both
+
+    def source(self, value: int) -> int:
+        """Follow moves, scalar scalings and dropout back to the operation that made a value."""
+        while value in self.producer:
+            node = self.graph.nodes[self.producer[value]]
+            live = [i for i in node.inputs if i in self.live]
+            passing = isinstance(node.op, (*MOVES, Dropout)) or (isinstance(node.op, Pointwise) and node.op.fn in {"add", "sub", "mul", "div"})
+            if not passing or len(live) != 1:
+                return value
+            value = live[0]
+        return value
+
+    def feeds(self, value: int) -> list[str]:
+        """What a value goes through, in words, until it branches or meets another contraction."""
+        words: list[str] = []
+        for _ in range(12):
+            nodes = [self.graph.nodes[at] for at in self.consumers.get(value, ())]
+            if len(nodes) != 1:
+                if len(nodes) > 1:
+                    words.append(f"{len(nodes)} uses")
+                elif value in self.graph.outputs:
+                    words.append("output")
+                break
+            node = nodes[0]
+            word = describe(node.op)
+            if word and not (words and words[-1] == word):
+                words.append(word)
+            if isinstance(node.op, (Contract, Softmax, Normalize)):
+                break
+            value = node.output
+        return words
+
+
+def describe(op: Op) -> str:
+    """A word or two for an operation; empty for pure moves."""
+    if isinstance(op, Pointwise):
+        return op.fn
+    if isinstance(op, (Reshape, Permute, Expand, Slice)):
+        return ""
+    if isinstance(op, Contract):
+        return "convolution" if op.windows else "contraction"
+    name = type(op).__name__.lower()
+    kind: Any = getattr(op, "kind", None)
+    if name == "pool":
+        return f"{kind}_pool"
+    if name == "reduce":
+        return str(kind)
+    return {"normalize": "norm"}.get(name, name)
