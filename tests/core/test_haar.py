@@ -81,7 +81,7 @@ def test_a_group_does_not_depend_on_its_neighbours() -> None:
 
 
 def test_small_matrices_follow_the_haar_law() -> None:
-    """Traces of powers of Haar orthogonal matrices: E tr = 0, E tr^2 = 1, E tr(Q^2) = 1, E tr^4 = 3 (Diaconis & Shahshahani 1994)."""
+    """Traces: E tr = 0, E tr^2 = 1, E tr(Q^2) = 1, E tr^4 = 3 (Diaconis & Shahshahani 1994)."""
     q = haar(np.random.default_rng(2).standard_normal((40_000, 4, 4)), double=True)
     trace = np.trace(q, axis1=1, axis2=2)
     squared = np.trace(q @ q, axis1=1, axis2=2)

@@ -110,7 +110,7 @@ def _reflections(x: Field) -> tuple[Field, Real, Field]:
 
 
 def _square(x: Field) -> Real:
-    return x.real**2 + x.imag**2 if np.iscomplexobj(x) else np.square(x.real)
+    return np.real(x) ** 2 + np.imag(x) ** 2 if np.iscomplexobj(x) else np.square(x)
 
 
 def _triangles(v: Field, size: Real, blocks: list[tuple[int, int]]) -> list[Field]:
@@ -188,7 +188,7 @@ def _unit(bound: Real) -> Real:
 def _peak(x: Field) -> Real:
     """Per group, a bound on the modulus of all entries."""
     if np.iscomplexobj(x):
-        return 2.0 * np.maximum(np.abs(x.real).max(axis=(1, 2)), np.abs(x.imag).max(axis=(1, 2)))
+        return 2.0 * np.maximum(np.abs(np.real(x)).max(axis=(1, 2)), np.abs(np.imag(x)).max(axis=(1, 2)))
     return np.abs(x).max(axis=(1, 2))
 
 

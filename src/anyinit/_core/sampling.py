@@ -184,13 +184,14 @@ def _check(seed: int, shape: Shape, distribution: str, std: float, dtype: str, m
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """The real numbers of one draw: Philox key, law, scale and shift; ``scaled`` is the finished
-    table where making it pays."""
+    """The real numbers of one draw: Philox key, law, scale, shift of all and of real parts only;
+    ``scaled`` is the finished table where making it pays."""
 
     words: NDArray[np.uint64]
     law: str
     scale: float
     shift: float
+    real_shift: float
     coarse: bool
     scaled: NDArray[np.float32] | None
 
@@ -199,22 +200,22 @@ class _Stream:
         count = skip + len(target)
         if self.scaled is not None:
             self.scaled.take(_bits16(self.words, block, count)[skip:], out=target, mode="clip")
-            return
-        if self.coarse:
-            unit = table(self.law)[_bits16(self.words, block, count)[skip:]]
+        elif self.coarse:
+            target[:] = self.scale * table(self.law)[_bits16(self.words, block, count)[skip:]] + self.shift
         else:
-            unit = _fine(self.law, _bits64(self.words, block, count)[skip:])
-        target[:] = self.scale * unit + self.shift
+            target[:] = self.scale * _fine(self.law, _bits64(self.words, block, count)[skip:]) + self.shift
+        if self.real_shift:
+            target[::2] += self.real_shift
 
 
 def _stream(seed: int, key: int, part: str, law: str, std: float, dtype: str, mean: float, size: int) -> _Stream:
     digest = hashlib.blake2b(f"{seed}/{key}/{part}".encode(), digest_size=16, person=b"anyinit draw").digest()
     words = np.frombuffer(digest, "<u8").astype(np.uint64)
     is_complex = dtype.startswith("complex")
-    scale, shift = (std / math.sqrt(2.0), 0.0) if is_complex else (std, mean)
+    scale, shift, real_shift = (std / math.sqrt(2.0), 0.0, mean) if is_complex else (std, mean, 0.0)
     coarse = _REAL[dtype] == "float32"
     scaled = (scale * table(law) + shift).astype(np.float32) if coarse and size >= LEVELS // 2 else None
-    return _Stream(words, law, scale, shift, coarse, scaled)
+    return _Stream(words, law, scale, shift, real_shift, coarse, scaled)
 
 
 def _fill(stream: _Stream, out: Array, start: int, threads: int | None) -> None:
