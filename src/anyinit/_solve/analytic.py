@@ -140,7 +140,11 @@ class Solver:
             self.walk.variance.clear()
             self.walk.leaves()
             for node in self.graph.nodes:
-                self._visit(node)
+                if node.output not in self.uses.live:
+                    self.walk.step(node)
+            for node in self.graph.nodes:
+                if node.output in self.uses.live:
+                    self._visit(node)
             if not self._retie():
                 break
 
