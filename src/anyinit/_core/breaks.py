@@ -86,7 +86,7 @@ class BreakMap:
         lo, hi = edges[:-1], edges[1:]
         if mirror:
             lo, hi = np.concatenate([-edges[:0:-1], lo]), np.concatenate([-edges[-2::-1], hi])
-        brackets = self._search(lo, hi, max(_RESOLVED, self.noise))
+        brackets = self._search(lo, hi, max(_RESOLVED, self.noise)) if self.reach < self.rough else None
         if brackets is None:
             self.rough = min(self.rough, self.reach)
         else:
@@ -128,17 +128,17 @@ class BreakMap:
         """Per panel: not smooth; last coefficients over the local scale; holds a jump."""
         x = 0.5 * (hi + lo)[:, None] + 0.5 * (hi - lo)[:, None] * _POINTS
         y = self.f(x)
-        usable = np.isfinite(y).all(axis=1)
+        usable = np.logical_and.reduce(np.isfinite(y), axis=1)
         y = np.where(usable[:, None], y, 0.0)
         tail = np.abs(y @ _TAIL).max(axis=1)
         width = (hi - lo) / np.maximum(1.0, np.abs(lo))
         local = np.abs(y).max(axis=1) + self.scale
-        step = np.abs(np.diff(y, axis=1))
+        step = np.abs(y[:, 1:] - y[:, :-1])
         with np.errstate(all="ignore"):
-            slope = np.median(step / np.diff(x, axis=1), axis=1)
+            slope = np.median(step / (x[:, 1:] - x[:, :-1]), axis=1)
         slope = np.where(np.isfinite(slope), slope, 0.0)
         bad = tail > tolerance * local + 4.0 * _EPS * np.abs(x).max(axis=1) * slope
-        ordered = np.partition(step, -2, axis=1)
+        ordered: Array = np.partition(step, -2, axis=1)
         second, largest = ordered[:, -2], ordered[:, -1]
         sudden = (largest > 64.0 * second) & (largest > 0.01 * local) & (width < 2.0**-20)
         return bad, tail / local, bad & sudden
@@ -169,8 +169,10 @@ class BreakMap:
         scale = np.abs(left) + np.abs(right) + self.scale
         narrow = (brackets[:, 1] - brackets[:, 0]) / np.maximum(1.0, np.abs(at))
         loose = max(1e-8, 100 * self.noise)
+        near = np.abs(at[:, None] - at) < 50.0 * (brackets[:, 1] - brackets[:, 0])[:, None]
+        steep = (near & (narrow[:, None] > 2.0 * narrow)).any(axis=1)  # part of a narrower singularity beside it
         jump = (narrow < 1e-12) & ~(np.abs(size) <= loose * scale)
-        kink = (narrow < 1e-8) & ~(np.abs(slope) <= 100 * loose * scale)
+        kink = (narrow < 1e-8) & ~steep & ~(np.abs(slope) <= 100 * loose * scale)
         kinds = np.where(jump, "jump", np.where(kink, "kink", "soft"))
         rows = zip(at, kinds, np.where(jump, size, 0.0), slope, strict=True)
         return [Break(float(p), str(k), float(j), float(s)) for p, k, j, s in rows]

@@ -60,6 +60,10 @@ class Moments:
         return self.m4 / (self.m2 * self.m2) if self.m2 > 0 else math.nan
 
 
+class Unresolved(ActivationError):
+    """The function is too rough at this width for its moments to be computed."""
+
+
 class Integrand:
     """A function of one real variable with its breaks, integrated against any Gaussian.
 
@@ -158,7 +162,8 @@ class Integrand:
     def _build(self, mean: float, sd: float, p: int = 2) -> Table:
         table: Table | None = None
         for reach in _REACH:
-            cuts = [(b.at - mean) / sd for b in self.cuts(mean, sd, reach)]
+            at = [*(b.at for b in self.cuts(mean, sd, reach)), *_octaves(sd)]
+            cuts = [(x - mean) / sd for x in at if abs(x - mean) < reach * sd]
             table = quadrature.build(lambda z: self._values(mean, sd, z), sd, cuts, reach, self.breaks.noise)
             if table.end_share(p) < 1e-26 and table.end_share(2 * p) < 1e-18:
                 return table
@@ -199,7 +204,7 @@ class Integrand:
         errors = quadrature.bounds(t, mean, sd, self._jump_errors(mean, sd))
         errors["variance"] = errors["m2"] + 2 * abs(first) * errors["mean"]
         if second > 0 and not errors["m2"] < 1e-3 * second:
-            raise ActivationError(
+            raise Unresolved(
                 f"E f(x)^2 of the activation {self.label} cannot be computed: it has a pole or is rough everywhere",
                 value=f"relative error {errors['m2'] / second:.2g} for x ~ N({mean:.4g}, {variance:.4g})",
                 remedy="Bound it near its pole, or make it smooth between finitely many kinks and jumps.",
@@ -251,6 +256,11 @@ def checked(mean: float, variance: float) -> tuple[float, float]:
             "A Gaussian needs a finite mean and a finite variance of at least 0", value=f"N({mean}, {variance})"
         )
     return mean, variance
+
+
+def _octaves(sd: float) -> list[float]:
+    """Panel borders that keep features of unit width in sight when the Gaussian is much wider."""
+    return [sign * 2.0**k for k in range(math.ceil(math.log2(sd))) for sign in (-1.0, 1.0)] if sd > 2.0 else []
 
 
 def _remember(cache: OrderedDict[K, V], key: K, value: V, limit: int) -> None:

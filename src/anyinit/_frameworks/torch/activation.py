@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ def evaluator(target: Any, params: Mapping[str, Any]) -> Callable[[NDArray[np.fl
 
 
 @contextmanager
-def preserved() -> Iterator[None]:
+def preserved() -> Generator[None]:
     """Restore the global random state on leaving."""
     state = torch.random.get_rng_state()
     try:
