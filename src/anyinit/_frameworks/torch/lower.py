@@ -9,7 +9,7 @@ nobody should read). The last node it adds is the result of the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,11 @@ class V:
             assert self._make is not None
             self._id = self._make()
         return self._id
+
+    @property
+    def made(self) -> bool:
+        """Whether the value is in the graph already."""
+        return self._id is not None
 
     @property
     def known(self) -> bool:
@@ -113,6 +118,8 @@ class Lower:
     shapes: tuple[Shape, ...] = ()
     kinds: tuple[str, ...] = ()
     base: str = ""
+    results: Sequence[Any] = ()
+    _masks: dict[Shape, V] = field(default_factory=dict[Shape, V])
 
     # --- primitives -------------------------------------------------------------------------
 
@@ -130,6 +137,12 @@ class Lower:
     def fill(self, value: float, shape: Sequence[int], kind: str = FLOAT) -> V:
         """A constant tensor."""
         return self.add(ops.Fill(float(value), tuple(shape)), (), shape, kind)
+
+    def causal_mask(self, rows: int, cols: int) -> V:
+        """True on and below the diagonal; one leaf per shape."""
+        if (rows, cols) not in self._masks:
+            self._masks[rows, cols] = self.const(np.tril(np.ones((rows, cols), dtype=bool)), "causal mask")
+        return self._masks[rows, cols]
 
     def note(self, text: str) -> None:
         """A fact for the report, once."""

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from anyinit._frameworks.torch.lower import Lower, V
+from anyinit._frameworks.torch.trees import empty_twin
 from anyinit._frameworks.torch.views import Chain, apply, strided, unview
 from anyinit._graph import ops
 from anyinit._graph.graph import BOOL, COMPLEX, FLOAT, INT, Leaf
@@ -82,7 +83,6 @@ class Memory:
     tracked: dict[int, Tracked] = field(default_factory=dict[int, Tracked])
     storages: dict[int, list[Tracked]] = field(default_factory=dict[int, list[Tracked]])
     copies: bool = False  # copy parameters too: the model writes into them
-    constants: int = 0
 
     # --- finding ----------------------------------------------------------------------------
 
@@ -145,9 +145,15 @@ class Memory:
     def runnable(self, item: Tracked) -> torch.Tensor:
         """The tensor operations are executed on."""
         if item.run is None:
-            t = item.handle
-            item.run = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+            item.run = empty_twin(item.handle) if self.meta else item.real
+        assert item.run is not None
         return item.run
+
+    def adopt(self, item: Tracked) -> torch.Tensor:
+        """The runnable tensor, known as another handle of the same item."""
+        run = self.runnable(item)
+        self.tracked.setdefault(id(run), item)
+        return run
 
     # --- values -----------------------------------------------------------------------------
 
@@ -175,9 +181,6 @@ class Memory:
         leaf = item.leaf or Leaf("const", "", dtype_name(t.dtype))
         if leaf.role in ("buffer", "const") and not t.is_meta:
             leaf = replace(leaf, data=to_numpy(item.real if item.real is not None else t))
-        if not leaf.name:
-            self.constants += 1
-            leaf = replace(leaf, name=f"const.{self.constants}")
         return self.low.builder.leaf(leaf, tuple(t.shape), kind_of(t.dtype))
 
     def write(self, item: Tracked, new: V) -> None:

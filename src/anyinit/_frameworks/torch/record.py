@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,12 +13,13 @@ import anyinit._frameworks.torch.translate  # noqa: F401  (fills the registries)
 from anyinit._frameworks.torch.calls import EMPTY, LIKE, READS, Call, describe
 from anyinit._frameworks.torch.lower import ATEN, Lower, V
 from anyinit._frameworks.torch.memory import LIMIT, Memory, Tracked, kind_of, storage_key
-from anyinit._frameworks.torch.views import STEPS, apply
-from anyinit._graph.graph import Builder, Leaf
+from anyinit._frameworks.torch.trees import CPU, META, each, empty_twin, flatten, swap, tensors
+from anyinit._frameworks.torch.views import STEPS, Chain, apply
+from anyinit._graph.graph import Builder, Leaf, Value
 
 Tensor = torch.Tensor
-META = torch.device("meta")
-CPU = torch.device("cpu")
+Items = dict[int, Tracked]
+DEEPEST = 8
 
 
 class DataNeededError(RuntimeError):
@@ -48,7 +49,7 @@ class Recorder(TorchDispatchMode):
     """
 
     @classmethod
-    def _should_skip_dynamo(cls) -> bool:  # the default imports the whole compiler
+    def _should_skip_dynamo(cls) -> bool:  # the default wraps the method and imports the whole compiler
         return False
 
     def __init__(self, named: Mapping[int, Leaf], *, meta: bool, copies: bool = False) -> None:
@@ -68,7 +69,7 @@ class Recorder(TorchDispatchMode):
         if self._depth == 0:
             if not call.silent:
                 self.tape.calls.append(call.name)
-            self.builder.step = len(self.tape.calls) - 1 if not call.silent else -1
+            self.builder.step = -1 if call.silent else len(self.tape.calls) - 1
             self.builder.call = call.name
             self.builder.scope = self.scope()
         try:
@@ -80,178 +81,186 @@ class Recorder(TorchDispatchMode):
     # --- one call ---------------------------------------------------------------------------
 
     def _call(self, func: Any, call: Call, args: Any, kwargs: Any) -> Any:
-        tracked = [self.memory.track(t) for t in _tensors((args, kwargs))]
-        if call.base in LIKE or not call.random and all(t.root.known for t in tracked):
-            size = self._size(func, call, args, kwargs, tracked)
-            if size <= LIMIT:
-                return self._known(func, call, args, kwargs, tracked)
+        track = self.memory.track
+        items = {id(t): track(t) for t in tensors((args, kwargs))}
+        computable = call.base in LIKE or not call.random and all(t.root.known for t in items.values())
+        if computable and self._size(func, call, args, kwargs, items) <= LIMIT:
+            return self._known(func, call, args, kwargs, items)
         if call.name in READS and self.meta:
             raise DataNeededError(f"{call.name} needs the numbers of a tensor that depends on the input or a weight")
-        if not any(label in ATEN or label in STEPS for label in call.labels) and not call.mutated and self._depth < 6:
-            done, result = self._decompose(func, args, kwargs)
+        mark = len(self.builder.nodes)
+        translated = any(label in ATEN or label in STEPS for label in call.labels)
+        if not translated and not call.mutated and self._depth < DEEPEST:
+            done, result = self._decompose(func, args, kwargs, items)
             if done:
+                self._show(call, [self._current(t) for t in tensors(result)], mark)
                 return result
-        return self._unknown(func, call, args, kwargs, tracked)
+        return self._unknown(func, call, args, kwargs, items)
 
-    def _size(self, func: Any, call: Call, args: Any, kwargs: Any, tracked: list[Tracked]) -> int:
+    def _size(self, func: Any, call: Call, args: Any, kwargs: Any, items: Items) -> int:
         """Entries of the result of a call on known tensors, without making it."""
-        if call.mutated or call.silent or tracked and max(t.handle.numel() for t in tracked) <= 2048:
+        if call.mutated or call.silent or items and max(t.handle.numel() for t in items.values()) <= 2048:
             return 0
-        if not tracked and "device" not in call.arguments:
+        factory = "device" in call.arguments
+        if not items and not factory:
             return 0
         try:
-            out = func(
-                *_swap(args, _metas, META), **_swap(kwargs, _metas, META, not tracked and "device" in call.arguments)
-            )
+            out = func(*swap(args, empty_twin, META), **swap(kwargs, empty_twin, META, factory))
         except (RuntimeError, NotImplementedError, TypeError, ValueError):
             return 0  # its size depends on its numbers, which are few
-        return max((t.numel() for t in _tensors(out)), default=0)
+        return max((t.numel() for t in tensors(out)), default=0)
 
-    def _known(self, func: Any, call: Call, args: Any, kwargs: Any, tracked: list[Tracked]) -> Any:
+    def _known(self, func: Any, call: Call, args: Any, kwargs: Any, items: Items) -> Any:
         """Execute a call whose operands are all known, for real."""
         memory = self.memory
-        real = {id(t.handle): t.real if t.real is not None else t.handle for t in tracked}
-        default = self.meta and call.base in LIKE and "device" not in kwargs
-        out = func(*_swap(args, lambda t: real[id(t)], CPU), **_swap(kwargs, lambda t: real[id(t)], CPU, default))
+        real = {key: t.real if t.real is not None else t.handle for key, t in items.items()}
+        here = self.meta and call.base in LIKE
+        out = func(*swap(args, lambda t: real[id(t)], CPU), **swap(kwargs, lambda t: real[id(t)], CPU, here))
         if call.name in EMPTY:
             out.zero_()
-        if call.mutated:
-            for t in self._mutated(call, args, kwargs):
-                memory.touch(t.root)
-        owners = {id(t.real): t for t in tracked if t.real is not None}
-        homes = {storage_key(t.real): t for t in tracked if t.real is not None and t.root.known}
+        for t in self._mutated(call, args, kwargs):
+            memory.touch(t.root)
+        owners = {id(t.real): t for t in items.values() if t.real is not None}
+        homes = {storage_key(t.real): t for t in items.values() if t.real is not None and t.root.known}
 
         def keep(result: Tensor, index: int, outs: Sequence[Tensor]) -> Tensor:
-            owner = owners.get(id(result))
-            if owner is not None:
-                return owner.handle
+            if id(result) in owners:
+                return owners[id(result)].handle
             home = homes.get(storage_key(result))
-            if home is None:
+            chain = None if home is None else self._chain(call, home, index, outs, args, kwargs)
+            if home is None or chain is None:
                 memory.fresh(result, None)
             else:
-                memory.view(result, home, self._chains(call, home, outs, args, kwargs)[index], real=result)
+                memory.view(result, home, chain, real=result)
             return result
 
-        return _each(out, keep)
+        return each(out, keep)
 
-    def _unknown(self, func: Any, call: Call, args: Any, kwargs: Any, tracked: list[Tracked]) -> Any:
+    def _unknown(self, func: Any, call: Call, args: Any, kwargs: Any, items: Items) -> Any:
         """Execute a call, add its nodes, and track its results."""
-        memory = self.memory
-        written = self._mutated(call, args, kwargs) if call.mutated else []
+        memory, low = self.memory, self.low
+        written = self._mutated(call, args, kwargs)
         if not self.meta and any(t.root.protected for t in written):
             raise CopiesNeededError(call.name)
-        values = {id(t.handle): memory.handle(t) for t in tracked}
-        run = {id(t.handle): memory.runnable(t) for t in tracked}
+        values = {key: memory.handle(t) for key, t in items.items()}
+        run = {key: memory.runnable(t) for key, t in items.items()}
         device = META if self.meta else None
-        default = self.meta and "device" in call.arguments and not tracked
-        out = func(*_swap(args, lambda t: run[id(t)], device), **_swap(kwargs, lambda t: run[id(t)], device, default))
-        outs = list(_tensors(out))
-        owners = {id(run[id(t.handle)]): t for t in tracked}
-        homes = {storage_key(run[id(t.handle)]): t for t in tracked}
-        shown = outs or [t.handle for t in written]
-        low = self.low
-        low.shapes = tuple(tuple(t.shape) for t in shown)
-        low.kinds = tuple(kind_of(t.dtype) for t in shown)
-        if not outs and not written:
+        here = self.meta and "device" in call.arguments and not items
+        out = func(*swap(args, lambda t: run[id(t)], device), **swap(kwargs, lambda t: run[id(t)], device, here))
+        low.results = list(tensors(out)) or [t.handle for t in written]
+        if not low.results:
             return out
-        fresh = [t for t in outs if id(t) not in owners] or written
+        low.shapes = tuple(tuple(t.shape) for t in low.results)
+        low.kinds = tuple(kind_of(t.dtype) for t in low.results)
+        owners = {id(run[key]): t for key, t in items.items()}
+        homes = {storage_key(run[key]): t for key, t in items.items()}
         mark = len(self.builder.nodes)
-        found = self._translate(call, args, kwargs, values, tracked, outs or shown) if fresh else [None] * len(shown)
+        same = not written and all(id(t) in owners for t in low.results)
+        found = [None] * len(low.results) if same else self._translate(call, args, kwargs, values)
         for t, v in zip(written, found, strict=False):
-            memory.write(t, low.expand(v, tuple(t.handle.shape)) if isinstance(v, V) else memory.handle(t))
-        if self._depth == 0 and not call.silent:
-            for index, v in enumerate(found):
-                if isinstance(v, V) and self._made_since(v, mark):
-                    self.tape.results[v.id] = (self.builder.step, index)
+            if v is not None:
+                memory.write(t, low.expand(v, tuple(t.handle.shape)))
+        self._show(call, found, mark)
 
         def keep(result: Tensor, index: int, outs: Sequence[Tensor]) -> Tensor:
-            owner = owners.get(id(result))
-            if owner is not None:
-                return owner.handle
+            if id(result) in owners:
+                return owners[id(result)].handle
             home, value = homes.get(storage_key(result)), found[index]
-            if home is not None:
-                chain = self._chains(call, home, outs, args, kwargs)[index]
+            chain = None if home is None else self._chain(call, home, index, outs, args, kwargs)
+            if home is not None and chain is None and value is not None and memory.value(home) == value.id:
+                chain = ()
+            if home is not None and chain is not None:
                 memory.view(result, home, chain, result, value=value)
             elif value is not None:
                 memory.fresh(result, value)
             return result
 
-        return _each(out, keep)
+        return each(out, keep)
 
     def _mutated(self, call: Call, args: Any, kwargs: Any) -> list[Tracked]:
+        if not call.mutated:
+            return []
         bound = dict(zip(call.arguments, args, strict=False)) | kwargs
-        return [self.memory.track(t) for name in call.mutated for t in _tensors(bound.get(name))]
+        return [self.memory.track(t) for name in call.mutated for t in tensors(bound.get(name))]
 
-    def _chains(self, call: Call, home: Tracked, outs: Sequence[Tensor], args: Any, kwargs: Any) -> list[Any]:
-        """Steps from the argument that owns the memory to each result."""
+    def _chain(self, call: Call, home: Tracked, index: int, outs: Sequence[Tensor], args: Any, kwargs: Any) -> Chain | None:
+        """Steps from the argument that owns the memory to a result, if they are known."""
         maker = next((STEPS[label] for label in call.labels if label in STEPS), None)
         if maker is None or not isinstance(args[0], Tensor) or self.memory.track(args[0]) is not home:
-            return [()] * len(outs) if all(o.shape == home.handle.shape for o in outs) else _same_memory(home, outs)
-        shapes = [tuple(t.shape) for t in outs]
-        return maker(tuple(home.handle.shape), shapes, *args[1:], **kwargs)
+            return None
+        return maker(tuple(home.handle.shape), [tuple(t.shape) for t in outs], *args[1:], **kwargs)[index]
+
+    def _current(self, tensor: Tensor) -> V | None:
+        item = self.memory.track(tensor)
+        return None if item.root.known else V((), "", self.memory.value(item))
+
+    def _show(self, call: Call, found: Sequence[V | None], mark: int) -> None:
+        """Note which results of an observable call show which new values."""
+        if self._depth == 0 and not call.silent:
+            for index, v in enumerate(found):
+                if v is not None and self._made_since(v, mark):
+                    self.tape.results[v.id] = (self.builder.step, index)
 
     # --- translation ------------------------------------------------------------------------
 
-    def _translate(self, call: Call, args: Any, kwargs: Any, values: dict[int, V], tracked: list[Tracked],
-                   outs: Sequence[Tensor]) -> list[V | None]:  # fmt: skip
+    def _translate(self, call: Call, args: Any, kwargs: Any, values: dict[int, V]) -> list[V | None]:
         low, mark = self.low, len(self.builder.nodes)
         low.base = call.base
-        swap = _swap(args, lambda t: values[id(t)], None), _swap(kwargs, lambda t: values[id(t)], None)
+        operands, options = swap(args, lambda t: values[id(t)]), swap(kwargs, lambda t: values[id(t)])
         maker = next((ATEN[label] for label in call.labels if label in ATEN), None)
+        steps = next((STEPS[label] for label in call.labels if label in STEPS), None)
+        result: Any = NotImplemented
         if maker is not None:
-            swap[1].pop("out", None)
-            result = maker(low, *swap[0], **swap[1])
-        elif (steps := next((STEPS[label] for label in call.labels if label in STEPS), None)) is not None:
-            chains = steps(swap[0][0].shape, list(low.shapes), *args[1:], **kwargs)
-            result = [apply(low, swap[0][0], chain) for chain in chains]
-        else:
-            result = NotImplemented
+            options.pop("out", None)
+            result = maker(low, *operands, **options)
+        elif steps is not None:
+            chains = steps(operands[0].shape, list(low.shapes), *args[1:], **kwargs)
+            result = [apply(low, operands[0], chain) for chain in chains]
         if result is NotImplemented:
-            result = low.opaque(call.name, "no translation", [values[id(t.handle)] for t in tracked])
-        found = list(result) if isinstance(result, (tuple, list)) else [result]
+            result = low.opaque(call.name, "no translation", [*values.values()])
+        found: list[V | None] = list(result) if isinstance(result, (tuple, list)) else [result]
         for index, (v, shape, kind) in enumerate(zip(found, low.shapes, low.kinds, strict=False)):
-            if v is None:
-                continue
-            if v.shape != shape and not call.mutated:
-                raise AssertionError(f"{call.name}: lowered to shape {v.shape} where {shape} was computed")
-            found[index] = self._typed(v, kind, mark)
+            if v is not None:
+                if v.shape != shape and not call.mutated:
+                    raise AssertionError(f"{call.name}: lowered to shape {v.shape} where {shape} was computed")
+                found[index] = self._typed(v, kind, mark)
         return found
 
     def _typed(self, v: V, kind: str, mark: int) -> V:
         """The value as the kind of number the framework computed."""
         if v.kind == kind:
             return v
-        if {v.kind, kind} == {"float", "int"} and kind == "int" and not self._made_since(v, mark):
-            return self.low.pointwise("trunc", v)
-        if kind == "bool" and not self._made_since(v, mark):
-            return self.low.pointwise("ne", v, 0.0)
-        if v.kind == "complex" and kind == "float" and not self._made_since(v, mark):
-            return self.low.pointwise("real", v)
         if self._made_since(v, mark):
-            shape = self.builder.values[v.id].shape
-            self.builder.values[v.id] = type(self.builder.values[v.id])(shape, kind)
+            self.builder.values[v.id] = Value(self.builder.values[v.id].shape, kind)
+            return V(v.shape, kind, v.id)
+        if kind == "bool":
+            return self.low.pointwise("ne", v, 0.0)
+        if kind == "int" and v.kind == "float":
+            return self._typed(self.low.pointwise("trunc", v), kind, mark)
+        if kind == "float" and v.kind == "complex":
+            return self.low.pointwise("real", v)
         return V(v.shape, kind, v.id)
 
     def _made_since(self, v: V, mark: int) -> bool:
-        return v._id is not None and any(node.output == v._id for node in self.builder.nodes[mark:])
+        return v.made and any(node.output == v.id for node in self.builder.nodes[mark:])
 
-    def _decompose(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
+    def _decompose(self, func: Any, args: Any, kwargs: Any, items: Items) -> tuple[bool, Any]:
         """Run the framework's own decomposition of an operation under the recorder."""
-        table = torch._decomp.decomposition_table
+        run = {key: self.memory.adopt(t) for key, t in items.items()}
+        args, kwargs = swap(args, lambda t: run[id(t)]), swap(kwargs, lambda t: run[id(t)])
+        failure = self.failure
         self._depth += 1
-        failure, self.failure = self.failure, None
         try:
             with self:
-                if func in table:
-                    return True, table[func](*args, **kwargs)
-                result = func.decompose(*args, **kwargs)
-            return result is not NotImplemented, result
-        except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError, AssertionError) as error:
-            if isinstance(error, (DataNeededError, CopiesNeededError)):
-                raise
+                table = torch._decomp.decomposition_table
+                result = table[func](*args, **kwargs) if func in table else func.decompose(*args, **kwargs)
+            return result is not NotImplemented, each(result, lambda t, *_: self.memory.track(t).handle)
+        except (DataNeededError, CopiesNeededError):
+            raise
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError, AssertionError):
+            self.failure = failure  # it has no decomposition that can be recorded
             return False, None
         finally:
-            self.failure = failure
             self._depth -= 1
 
     # --- the end ----------------------------------------------------------------------------
@@ -259,67 +268,3 @@ class Recorder(TorchDispatchMode):
     def outputs(self, result: Any) -> tuple[int, ...]:
         """Value ids of the tensors in whatever the model returned."""
         return tuple(self.memory.value(self.memory.track(t)) for t in flatten(result))
-
-
-def flatten(result: Any) -> Iterable[Tensor]:
-    """Tensors in nested lists, tuples, mappings and dataclasses, in order."""
-    if isinstance(result, Tensor):
-        yield result
-    elif isinstance(result, Mapping):
-        for item in result.values():
-            yield from flatten(item)
-    elif isinstance(result, (list, tuple)):
-        for item in result:
-            yield from flatten(item)
-    elif is_dataclass(result) and not isinstance(result, type):
-        for item in fields(result):
-            yield from flatten(getattr(result, item.name))
-
-
-def _tensors(tree: Any) -> Iterable[Tensor]:
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from _tensors(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from _tensors(item)
-
-
-def _swap(tree: Any, tensor: Callable[[Tensor], Any], device: torch.device | None, default: bool = False) -> Any:
-    """The arguments with every tensor replaced and, where ``device`` is given, every device too."""
-    if isinstance(tree, Tensor):
-        return tensor(tree)
-    if isinstance(tree, (list, tuple)) and type(tree) in (list, tuple):
-        return type(tree)([_swap(item, tensor, device) for item in tree])
-    if isinstance(tree, dict):
-        swapped = {name: _swap(item, tensor, device) for name, item in tree.items()}
-        if device is not None and (default or swapped.get("device") is not None):
-            swapped["device"] = device
-            swapped.pop("pin_memory", None)
-        return swapped
-    if isinstance(tree, torch.device) and device is not None:
-        return device if device == META or tree == META else tree
-    return tree
-
-
-def _metas(tensor: Tensor) -> Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META)
-
-
-def _each(out: Any, keep: Callable[[Tensor, int, Sequence[Tensor]], Tensor]) -> Any:
-    """The results with every tensor passed through ``keep`` with its position among them."""
-    outs = list(_tensors(out))
-    count = iter(range(len(outs)))
-
-    def walk(tree: Any) -> Any:
-        if isinstance(tree, Tensor):
-            return keep(tree, next(count), outs)
-        return type(tree)([walk(item) for item in tree]) if isinstance(tree, (list, tuple)) else tree
-
-    return walk(out)
-
-
-def _same_memory(home: Tracked, outs: Sequence[Tensor]) -> list[Any]:
-    raise AssertionError(f"a view of shape {[tuple(o.shape) for o in outs]} on {tuple(home.handle.shape)} has no steps")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -187,7 +188,7 @@ def _finished(recorder: Recorder, outputs: tuple[int, ...], model: nn.Module, le
     nodes = tuple(
         Node(n.op, tuple(new[i] for i in n.inputs), new[n.output], n.scope, n.call, n.step) for n in kept
     )  # fmt: skip
-    leaves = {new[i]: leaf for i, leaf in b.leaves.items() if i in new}
+    leaves = _numbered({new[i]: leaf for i, leaf in b.leaves.items() if i in new})
     used = {leaf.name for leaf in leaves.values()}
     unused = tuple(dict.fromkeys(
         leaf.name for leaf in (recorder.memory.named[id(p)] for p in model.parameters()) if leaf.name not in used
@@ -199,6 +200,18 @@ def _finished(recorder: Recorder, outputs: tuple[int, ...], model: nn.Module, le
     return Recording(graph, tape, level, training, recorder.meta)
 
 
+def _numbered(leaves: dict[int, Leaf]) -> dict[int, Leaf]:
+    """Constants without a name are counted in the order of their ids."""
+    count = 0
+    named: dict[int, Leaf] = {}
+    for i in sorted(leaves):
+        named[i] = leaves[i]
+        if not leaves[i].name:
+            count += 1
+            named[i] = replace(leaves[i], name=f"const.{count}")
+    return named
+
+
 def equal(a: Graph, b: Graph) -> str:
     """Empty when two graphs are the same but for their notes; else the first difference in words."""
     for i, (x, y) in enumerate(zip(a.nodes, b.nodes, strict=False)):
@@ -208,9 +221,15 @@ def equal(a: Graph, b: Graph) -> str:
         return f"{len(a.nodes)} nodes and {len(a.values)} values against {len(b.nodes)} and {len(b.values)}"
     for i in sorted({*a.leaves, *b.leaves}):
         p, q = a.leaves.get(i), b.leaves.get(i)
-        if p is None or q is None or (p.role, p.name, p.dtype, p.aliases) != (q.role, q.name, q.dtype, q.aliases):
-            return f"leaf {i}: {p} against {q}"
+        if _face(p) != _face(q):
+            return f"leaf {i}: {_face(p)} against {_face(q)}"
+        if p is not None and q is not None and p.data is not None and not np.array_equal(p.data, q.data, equal_nan=True):
+            return f"leaf {i}, {p.name}: other numbers"
     return ""
+
+
+def _face(leaf: Leaf | None) -> tuple[object, ...]:
+    return () if leaf is None else (leaf.role, leaf.name, leaf.dtype, leaf.aliases, leaf.trainable, leaf.data is None)
 
 
 __all__ = [

@@ -11,7 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyinit._frameworks.torch.calls import describe
 from anyinit._frameworks.torch.memory import to_numpy
-from anyinit._frameworks.torch.record import _tensors
 from anyinit.errors import TraceError
 
 Visit = Callable[[int, np.ndarray[Any, Any]], np.ndarray[Any, Any] | None]
@@ -80,7 +79,3 @@ class Replay(TorchDispatchMode):
                 remedy="Give the batch as input_spec, so that both runs see the same numbers.",
             )
 
-
-def tensors(tree: Any) -> list[torch.Tensor]:
-    """Tensors of nested lists, tuples and dictionaries."""
-    return list(_tensors(tree))

@@ -129,7 +129,7 @@ class TorchRuntime:
         import torch
 
         from anyinit._frameworks.torch.memory import to_numpy
-        from anyinit._frameworks.torch.record import flatten
+        from anyinit._frameworks.torch.trees import flatten
 
         rec = self.recording()
         generator = torch.Generator().manual_seed(seed)

@@ -6,6 +6,7 @@ from anyinit._frameworks.torch import (
     translate_norm,
     translate_pointwise,
     translate_random,
+    translate_recurrent,
     translate_reduce,
     translate_structure,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "translate_norm",
     "translate_pointwise",
     "translate_random",
+    "translate_recurrent",
     "translate_reduce",
     "translate_structure",
 ]

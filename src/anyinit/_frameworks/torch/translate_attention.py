@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from anyinit._frameworks.torch.lower import Lower, V, aten
 from anyinit._frameworks.torch.translate_contract import matmul
 from anyinit._frameworks.torch.translate_random import dropout
@@ -24,8 +22,7 @@ def _sdpa(low: Lower, query: V, key: V, value: V, attn_mask: V | None = None, dr
     logits = matmul(low, query, low.permute(key, order))
     logits = low.pointwise("mul", logits, 1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if is_causal:
-        rows, cols = logits.shape[-2:]
-        attn_mask = low.const(np.tril(np.ones((rows, cols), dtype=bool)), "causal mask")
+        attn_mask = low.causal_mask(*logits.shape[-2:])
     if attn_mask is not None:
         boolean = attn_mask.kind == "bool"
         logits = (

@@ -25,7 +25,7 @@ _RENAMED = {
     "_conj_physical": "conj", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
     "arctanh": "atanh", "arcsinh": "asinh", "arccosh": "acosh", "multiply": "mul", "divide": "div", "true_divide": "div",
     "floor_divide": "floor_divide", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
-    "not_equal": "ne", "mul": "mul", "__and__": "bit_and", "__or__": "bit_or", "bitwise_and": "bit_and",
+    "not_equal": "ne", "mul": "mul", "div": "div", "__and__": "bit_and", "__or__": "bit_or", "bitwise_and": "bit_and",
     "bitwise_or": "bit_or", "fmax": "maximum", "fmin": "minimum",
 }  # fmt: skip
 

@@ -53,9 +53,9 @@ def apply(low: Lower, x: V, chain: Chain) -> V:
 
 def unview(low: Lower, base: V, chain: Chain, new: V) -> V:
     """``base`` with the part that ``chain`` shows replaced by ``new``."""
-    before = [base]
-    for op in chain[:-1]:
-        before.append(apply(low, before[-1], (op,)))
+    before: list[V] = []
+    for _ in chain:
+        before.append(base if not before else apply(low, before[-1], (chain[len(before) - 1],)))
     for op, x in zip(reversed(chain), reversed(before), strict=True):
         match op:
             case ops.Reshape():
