@@ -124,7 +124,7 @@ class Integrand:
             return float(self.f(np.array([mean]))[0] ** p)
         if p <= 4:
             table = self.table(mean, variance)
-            return float(np.sum(table.weight * table.y**p)) if table.end_share(max(p, 1)) < 1e-12 else math.inf
+            return float(np.sum(table.weight * table.y**p)) if table.end_share((1, 1, 2, 4, 4)[p]) < 1e-12 else math.inf
         raised = Integrand(lambda x: self.f(x) ** (p / 2 if p % 2 == 0 else p), self.label, trusted=True)
         raised._map = self.breaks
         table = raised._build(mean, math.sqrt(variance), 2 if p % 2 == 0 else 1)

@@ -26,45 +26,63 @@ GRID_BITS = 12
 
 _EXACT_BITS = 51  # two fewer than a double holds: room for rounding of the norms the bounds use
 _T_BITS = 22
-_WIDTHS = ((256, 96), (128, 64), (48, 32), (0, 16))  # (rows left at least, reflections per block)
-_CHUNK = 2**20
+_WIDTHS = ((2048, 96), (512, 64), (0, 32))  # (rows left at least, reflections per block)
+_TILE = 2**16  # entries worked on at once, to stay in cache
 
 Real = NDArray[np.float64]
 Field = NDArray[Any]
 
 
-def haar(gaussian: Field, double: bool) -> Field:
-    """Orthonormal columns (rows, if there are fewer) from the signs and sizes of a Gaussian array.
+def haar(gaussian: Field, double: bool, scale: float = 1.0) -> Field:
+    """Orthonormal columns (rows, if there are fewer) from a Gaussian array, times ``scale``.
 
     Args:
         gaussian: shape (groups, rows, cols), entries of variance one (``|.|**2`` if complex).
-        double: carry full float64 accuracy; otherwise the error stays near a float32 rounding.
+        double: carry full float64 accuracy; otherwise the error stays below a float32 rounding.
+        scale: a positive factor.
 
     Returns:
         Shape (groups, rows, cols): each group times its own conjugate transpose, on the shorter
-        side, is the identity. One group depends on no other.
+        side, is the identity times ``scale**2``. One group depends on no other.
     """
-    groups, rows, cols = gaussian.shape
-    wide = cols > rows
-    tall = gaussian.swapaxes(1, 2) if wide else gaussian
-    step = max(1, _CHUNK // max(1, rows * cols))
-    done = [_tall(tall[at : at + step], double) for at in range(0, groups, step)]
-    result = done[0] if len(done) == 1 else np.concatenate(done) if done else tall.copy()
-    return result.swapaxes(1, 2) if wide else result
+    wide = gaussian.shape[2] > gaussian.shape[1]
+    tall = np.ascontiguousarray(gaussian.swapaxes(1, 2) if wide else gaussian)
+    if np.iscomplexobj(tall):
+        integers = odd(tall.astype(np.complex128).view(np.float64)).view(np.complex128)
+    else:
+        integers = odd(tall.astype(np.float64))
+    q = from_grid(integers, double, scale)
+    return q.swapaxes(1, 2) if wide else q
 
 
-def _tall(gaussian: Field, double: bool) -> Field:
-    n, m = gaussian.shape[1:]
-    vectors, size, sign = _reflections(_to_grid(gaussian))
-    slices = 2 if double or n > 2**14 else 1
-    q = np.zeros(gaussian.shape, vectors.dtype)
-    q[:, range(m), range(m)] = 1
-    blocks = _blocks(n, m)
-    factors = _triangles(vectors, size, blocks)
+def odd(x: Real) -> Real:
+    """The odd integers nearest to ``x * 2**GRID_BITS``."""
+    return np.floor(x * 2.0 ** (GRID_BITS - 1)) * 2.0 + 1.0
+
+
+def from_grid(integers: Field, double: bool, scale: float = 1.0) -> Field:
+    """:func:`haar` of values that :func:`odd` made, no wider than high; overwrites them."""
+    groups, rows, cols = integers.shape
+    out = np.empty_like(integers)
+    step = max(1, _TILE // max(1, rows * cols))
+    for at in range(0, groups, step):
+        out[at : at + step] = _tall(integers[at : at + step], double, scale)
+    return out
+
+
+def _tall(integers: Field, double: bool, scale: float) -> Field:
+    n, m = integers.shape[1:]
+    v, size, sign = _reflections(integers)
     reach = np.sqrt(size.max(axis=1))
+    unit = _unit(reach)  # columns of norm one times this are integers that stay exact against v
+    q = np.zeros(v.shape, v.dtype)
+    q[:, range(m), range(m)] = unit[:, :, 0]
+    slices = 2 if double or n > 2**14 else 1
+    blocks = _blocks(n, m)
+    factors = _triangles(v, size, blocks)
     for (start, stop), t in reversed(list(zip(blocks, factors, strict=True))):
-        _reflect(q[:, start:, start:], vectors[:, start:, start:stop], t, reach, slices)
-    q *= -sign[:, None, :]
+        _reflect(q[:, start:, start:], v[:, start:, start:stop], t, reach, slices)
+    q *= (sign * -scale)[:, None, :] / unit
     return q
 
 
@@ -79,38 +97,33 @@ def _blocks(n: int, m: int) -> list[tuple[int, int]]:
     return blocks
 
 
-def _to_grid(gaussian: Field) -> Field:
-    if np.iscomplexobj(gaussian):
-        parts = np.ascontiguousarray(gaussian).view(np.float64)
-        return _odd(parts).view(np.complex128)
-    return _odd(np.asarray(gaussian, np.float64))
-
-
-def _odd(x: Real) -> Real:
-    return np.floor(x * 2.0 ** (GRID_BITS - 1)) * 2 + 1
-
-
 def _reflections(x: Field) -> tuple[Field, Real, Field]:
-    """Integer vectors v (lower trapezoid), their squared norms and the signs of their heads.
+    """Integer vectors v (lower trapezoid), their squared norms and the signs of their heads, in place.
 
     ``I - 2 v v* / |v|**2`` sends column x (from the diagonal down) to ``-sign * |x| e_1``. Short
     vectors are doubled until all norms are within a factor of two, so that T is well scaled.
     """
     m = x.shape[2]
-    v = np.tril(x)
-    head = v[:, range(m), range(m)]
-    norm2 = _square(v).sum(axis=1)
-    modulus = np.sqrt(_square(head))
-    sign = head / modulus
-    v[:, range(m), range(m)] = lead = np.rint(head + sign * np.sqrt(norm2))
-    size = norm2 - _square(head) + _square(lead)
+    x[:, :m] = np.tril(x[:, :m])
+    head = x[:, range(m), range(m)]
+    norm2 = _square_sum(x, 1)
+    square = np.real(head) ** 2 + np.imag(head) ** 2
+    sign = head / np.sqrt(square)
+    lead = np.rint(head + sign * np.sqrt(norm2))
+    x[:, range(m), range(m)] = lead
+    size = norm2 - square + (np.real(lead) ** 2 + np.imag(lead) ** 2)
     power = np.frexp(np.sqrt(size))[1]
     scale = np.ldexp(1.0, power.max(axis=1, keepdims=True) - power)
-    return v * scale[:, None, :], size * scale**2, sign
+    if (scale != 1.0).any():
+        x *= scale[:, None, :]
+    return x, size * scale**2, sign
 
 
-def _square(x: Field) -> Real:
-    return np.real(x) ** 2 + np.imag(x) ** 2 if np.iscomplexobj(x) else np.square(x)
+def _square_sum(x: Field, axis: int) -> Real:
+    """Sums of integers below 2**53: exact in any order."""
+    out = "gm" if axis == 1 else "gn"
+    total = np.einsum(f"gnm,gnm->{out}", np.real(x), np.real(x))
+    return total + np.einsum(f"gnm,gnm->{out}", np.imag(x), np.imag(x)) if np.iscomplexobj(x) else total
 
 
 def _triangles(v: Field, size: Real, blocks: list[tuple[int, int]]) -> list[Field]:
@@ -131,19 +144,21 @@ def _triangles(v: Field, size: Real, blocks: list[tuple[int, int]]) -> list[Fiel
 
 
 def _reflect(q: Field, v: Field, t: Field, reach: Real, slices: int) -> None:
-    """``q <- (I - v t v*) q`` in place. With one slice q lives on its grid, else it is split."""
-    k = v.shape[2]
-    parts = [q] if slices == 1 else _split(q, reach, np.ones(len(q)), v.shape[1], slices)
+    """``q <- (I - v t v*) q`` in place. With one slice q is kept integer, else it is split."""
+    n, k = v.shape[1:]
+    unit = _unit(reach)
+    parts = [q] if slices == 1 else _split(q, reach, unit[:, 0, 0], n, slices)
     y = sum((_adjoint(v) @ part for part in reversed(parts[:-1])), _adjoint(v) @ parts[-1])
     z = _small_product(t, y, slices + 1)
-    row = np.sqrt(_square(v).sum(axis=2).max(axis=1))
-    for part in _split(z, row, math.sqrt(k) * _peak(z), k, slices):
-        q -= v @ part
-    if slices == 1:
-        unit = _unit(reach)
-        q *= unit
-        np.rint(q, out=q)
-        q /= unit
+    row = np.sqrt(_square_sum(v, 2).max(axis=1))
+    steps = _split(z, row, math.sqrt(k) * _peak(z), k, slices)
+    height = max(64, _TILE // (len(q) * q.shape[2]))
+    for at in range(0, n, height):
+        tile = q[:, at : at + height]
+        for step in steps:
+            tile -= v[:, at : at + height] @ step
+        if slices == 1:
+            np.rint(tile, out=tile)
 
 
 def _small_product(t: Field, y: Field, slices: int) -> Field:

@@ -28,14 +28,14 @@ import hashlib
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anyinit._core.haar import haar
+from anyinit._core.haar import from_grid, odd
 from anyinit.errors import ConfigError
 
 BLOCK = 2**16
@@ -45,6 +45,8 @@ CUT = 2.0
 """Where ``truncated_normal`` is cut, in standard deviations of the normal before the cut."""
 DISTRIBUTIONS = ("normal", "truncated_normal", "uniform", "orthogonal", "constant")
 MIRRORS = ("", "rows", "cols", "both")
+
+_ROWS = 16
 
 Array = NDArray[Any]
 Shape = tuple[int, int, int]
@@ -96,7 +98,7 @@ def draw(
     base = base_shape(shape, mirrored)
     shift = 0.0 if mirrored else mean
     if distribution == "orthogonal":
-        values = _orthogonal(_normals(seed, key, part, 0, base, dtype, threads), std, dtype, shift)
+        values = _orthogonal(seed, key, part, 0, base, std, dtype, shift, threads)
     else:
         values = np.empty(base, dtype)
         _fill(_stream(seed, key, part, distribution, std, dtype, shift, values.size), values, 0, threads)
@@ -154,8 +156,8 @@ def draw_group(
     _check(seed, shape, "orthogonal", std, dtype, "", 0.0)
     if not 0 <= group < shape[0]:
         raise ConfigError("No such group", value=group, remedy=f"The draw has {shape[0]}.")
-    normals = _normals(seed, key, part, group * shape[1] * shape[2], (1, *shape[1:]), dtype, 1)
-    return _orthogonal(normals, std, dtype, 0.0)[0]
+    start = group * shape[1] * shape[2]
+    return _orthogonal(seed, key, part, start, (1, *shape[1:]), std, dtype, 0.0, 1)[0]
 
 
 def base_shape(shape: Shape, mirrored: str) -> Shape:
@@ -316,20 +318,26 @@ def _bend(z: NDArray[np.float64], moments: tuple[float, float, float]) -> NDArra
     return c @ powers
 
 
-def _normals(seed: int, key: int, part: str, start: int, shape: Shape, dtype: str, threads: int | None) -> Array:
-    """The normal values an orthogonal draw is made of, widened from 16 bits each in every type."""
+def _orthogonal(
+    seed: int, key: int, part: str, start: int, shape: Shape, std: float, dtype: str, mean: float, threads: int | None
+) -> Array:
+    """Orthogonal groups made of the normal values from ``start`` on, 16 bits each in every type.
+
+    The values of a group are vectors of the longer side, so a wide matrix is a tall one transposed.
+    """
+    groups, rows, cols = shape
     kind = "complex64" if dtype.startswith("complex") else "float32"
-    values = np.empty(shape, kind)
-    _fill(_stream(seed, key, part, "normal", 1.0, kind, 0.0, values.size), values, start, threads)
-    return values.astype(np.complex128 if kind == "complex64" else np.float64)
-
-
-def _orthogonal(normals: Array, std: float, dtype: str, mean: float) -> Array:
-    q = haar(normals, double=_REAL[dtype] == "float64")
-    q *= std * math.sqrt(max(normals.shape[1:]))
-    if mean:
-        q += mean
-    return np.ascontiguousarray(q, dtype)
+    normals = _stream(seed, key, part, "normal", 1.0, kind, 0.0, 0)
+    integers = replace(normals, scaled=odd(normals.scale * table("normal")).astype(np.float32))
+    values = np.empty((groups, max(rows, cols), min(rows, cols)), kind)
+    _fill(integers, values, start, threads)
+    scale = std * math.sqrt(max(rows, cols))
+    q = from_grid(values.astype(np.result_type(kind, np.float64)), _REAL[dtype] == "float64", scale)
+    out = np.empty(shape, dtype)
+    target = out.swapaxes(1, 2) if cols > rows else out
+    for at in range(0, q.shape[1], _ROWS):  # transposing a few rows at a time stays in cache
+        np.add(q[:, at : at + _ROWS], mean, out=target[:, at : at + _ROWS], casting="same_kind")
+    return out
 
 
 def _mirror(base: Array, shape: Shape, mirrored: str) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,8 @@ class Solver:
     read: Callable[[str], np.ndarray]
     kept: dict[str, str] = field(default_factory=dict[str, str])
     target: float = 1.0
-    gains: dict[str, float] = field(default_factory=dict[str, float])
+    override: Callable[[str], dict[str, Any]] = lambda _: {}
+    factor: Callable[[str], float] = lambda _: 1.0
     share: bool = True
     distribution: str = "auto"
     decisions: dict[int, Decision] = field(default_factory=dict[int, Decision])
@@ -206,6 +208,9 @@ class Solver:
     def drawn(self, decision: Decision) -> str:
         """Distribution of a weight; ``auto`` is orthogonal where nothing normalizes for four
         contractions or more, or where the weight is applied again and again."""
+        chosen = self.override(self.graph.leaves[decision.leaf].name).get("distribution")
+        if chosen is not None:
+            return str(chosen)
         if decision.node is None or decision.role == "tied table":
             return "normal" if self.distribution in {"auto", "orthogonal"} else self.distribution
         if self.distribution != "auto":
@@ -239,12 +244,18 @@ class Solver:
             self._decide(leaf, role, self._tied(use), use, node=at, region=place, target=1.0, fan=fan, why="tied table: the output layer decides, logits at unit second moment")
             return
         std, target, why, flags = self._scale(z, node, place, fan)
-        gain = self.gains.get(self.graph.leaves[leaf].name)
-        if gain is not None:
-            std, target, why = gain / math.sqrt(fan), None, f"gain {gain:g} given by the caller"
+        std, why = self._overridden(leaf, std, why)
         if leaf not in self.decisions:
             self._decide(leaf, role, std, use, node=at, region=place, target=target, fan=fan, why=why, flags=flags)
         self._set(leaf, std, node)
+
+    def _overridden(self, leaf: int, std: float, why: str) -> tuple[float, str]:
+        """The caller's own scale or factor."""
+        name = self.graph.leaves[leaf].name
+        fixed, factor = self.override(name).get("std"), self.factor(name)
+        if fixed is not None:
+            return float(fixed), f"standard deviation {fixed:g} given by the caller"
+        return std * factor, f"{why}, times the caller's gain {factor:g}" if factor != 1.0 else why
 
     def _scale(self, z: Signal, node: Node, place: Region, fan: int) -> tuple[float, float | None, str, tuple[str, ...]]:
         """Standard deviation for a weight now of unit entries, given what follows it."""

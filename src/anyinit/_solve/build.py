@@ -170,7 +170,7 @@ def _few(names: list[str]) -> str:
 
 
 def _warnings(solver: Solver, weights: list[Weight]) -> tuple[str, ...]:
-    out: list[str] = []
+    out = list(dict.fromkeys(solver.walk.silent))
     bad = [w.name for w in weights for p in w.parts if p.predicted_output is not None and not math.isfinite(p.predicted_output)]
     if bad:
         out.append(f"no finite prediction for {_few(bad)}")

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from anyinit._core.field import Signal, constant, gaussian, measured
 from anyinit._core.tables import separate, single
-from anyinit._graph.graph import BOOL, INT, Graph, Leaf, Node
+from anyinit._graph.graph import BOOL, FLOAT, INT, Graph, Leaf, Node
 from anyinit._graph.ops import Contract, Opaque, Pointwise
 from anyinit._rules import FORWARD
 from anyinit._rules.base import Site
 from anyinit._rules.pointwise import as_source
 
 Z95 = 1.6448536269514722
+SILENT = 1e-12  # second moment of an input below which it says nothing about scale
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Walk:
     inputs: Mapping[str, NDArray[np.generic]] = field(default_factory=dict[str, NDArray[np.generic]])
     signals: dict[int, Signal] = field(default_factory=dict[int, Signal])
     variance: dict[int, float] = field(default_factory=dict[int, float])
+    silent: list[str] = field(default_factory=list[str])
 
     def leaves(self) -> None:
         """Signals of everything no node produces."""
@@ -46,9 +48,7 @@ class Walk:
         if leaf.role == "param":
             return self.param(i, leaf)
         data = self.inputs.get(leaf.name, leaf.data)
-        if leaf.role == "input" and data is not None:
-            return measured(data, i)
-        if data is not None:
+        if data is not None and not (leaf.role == "input" and value.kind == FLOAT and self._silent(leaf, data)):
             return measured(data, i)
         layout = separate(value.shape)
         if value.kind in {INT, BOOL}:
@@ -56,6 +56,14 @@ class Walk:
         cov = np.zeros(1 << layout.groups)
         cov[0] = 1.0
         return gaussian(layout, 0.0, cov, i)
+
+    def _silent(self, leaf: Leaf, data: NDArray[np.generic]) -> bool:
+        """Whether an input carries no signal to scale by."""
+        level = float(np.mean(np.square(np.abs(data).astype(np.float64))))
+        if level >= SILENT:
+            return False
+        self.silent.append(f"{leaf.name}: the batch is zero or close to it (second moment {level:.3g}); a unit normal input was assumed")
+        return True
 
     def step(self, node: Node) -> Signal:
         """Apply one node's rule and keep its signal."""

@@ -20,11 +20,19 @@ if TYPE_CHECKING:
 def framework_of(model: Any) -> str | None:
     """``linen``, ``nnx``, ``equinox``, ``haiku`` or ``function``; ``None`` if the model is none of JAX's.
     Looks only at modules that are already loaded."""
-    for name, module, attribute in (("linen", "flax.linen", "Module"), ("nnx", "flax.nnx", "Module"), ("equinox", "equinox", "Module")):
+    for name, module, attribute in (
+        ("linen", "flax.linen", "Module"),
+        ("nnx", "flax.nnx", "Module"),
+        ("equinox", "equinox", "Module"),
+    ):
         cls = getattr(sys.modules.get(module), attribute, None)
         if isinstance(cls, type) and isinstance(model, cls):
             return name
-    if "haiku" in sys.modules and type(model).__name__ in ("Transformed", "TransformedWithState") and hasattr(model, "apply"):
+    if (
+        "haiku" in sys.modules
+        and type(model).__name__ in ("Transformed", "TransformedWithState")
+        and hasattr(model, "apply")
+    ):
         return "haiku"
     if "jax" in sys.modules and _is_function(model):
         return "function"

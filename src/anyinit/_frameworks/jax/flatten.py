@@ -173,7 +173,13 @@ class _Maker:
         return self.program(_Closed(inner, tuple(consts)), ins, scope)
 
     def emit(
-        self, name: str, params: Mapping[str, Any], ins: Sequence[int], avals: tuple[Aval, ...], scope: str, call: Callable[..., Any]
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        ins: Sequence[int],
+        avals: tuple[Aval, ...],
+        scope: str,
+        call: Callable[..., Any],
     ) -> list[int]:
         """Add one step, or its outputs as constants when every operand is known."""
         folded = self.fold(name, params, ins, avals, call)
@@ -184,7 +190,12 @@ class _Maker:
         return list(outs)
 
     def fold(
-        self, name: str, params: Mapping[str, Any], ins: Sequence[int], avals: tuple[Aval, ...], call: Callable[..., Any]
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        ins: Sequence[int],
+        avals: tuple[Aval, ...],
+        call: Callable[..., Any],
     ) -> Sequence[Any] | None:
         known = self.flat.known
         if not all(i in known for i in ins) or name.startswith(("random_", "rng_", "threefry")):
@@ -247,7 +258,9 @@ class _Maker:
             self.flat.notes.append(f"a branch that depends on data was recorded as its case {len(branches) - 1}")
             chosen = len(branches) - 1
         elif ins[0] not in self.flat.known:
-            self.flat.notes.append(f"a branch that depends on data was recorded as its case {int(chosen)}, the one taken")
+            self.flat.notes.append(
+                f"a branch that depends on data was recorded as its case {int(chosen)}, the one taken"
+            )
         return self.program(branches[min(max(int(chosen), 0), len(branches) - 1)], ins[1:], scope)
 
     def loop(self, eqn: Any, ins: list[int], scope: str) -> list[int]:

@@ -117,5 +117,16 @@ def _simple(x: float) -> tuple[float, ...]:
     sign = math.copysign(1.0, x)
     square = x * x
     roots = (sign * math.sqrt(round(square)), sign / math.sqrt(max(round(1 / square), 1)))
-    turns = (math.pi * round(x / math.pi), math.pi / round(math.pi / x)) if 0.01 < abs(x) < 100 and round(math.pi / x) else ()
-    return (*roots, sign * math.sqrt(2 / math.pi), *turns, sign * math.sqrt(math.pi), sign / math.sqrt(2 * math.pi), math.log(2) * sign)
+    turns = (
+        (math.pi * round(x / math.pi), math.pi / round(math.pi / x))
+        if 0.01 < abs(x) < 100 and round(math.pi / x)
+        else ()
+    )
+    return (
+        *roots,
+        sign * math.sqrt(2 / math.pi),
+        *turns,
+        sign * math.sqrt(math.pi),
+        sign / math.sqrt(2 * math.pi),
+        math.log(2) * sign,
+    )

@@ -13,7 +13,9 @@ from anyinit.errors import ConfigError
 def program(model: Callable[..., Any], params: Any, forward: Callable[..., Any] | None) -> Program:
     """A function and its parameters as a program; ``forward(f, batch)`` sees ``f`` with parameters bound."""
     if params is None:
-        raise ConfigError("A plain function needs its parameters", value=model, remedy="Pass params=, a tree of arrays.")
+        raise ConfigError(
+            "A plain function needs its parameters", value=model, remedy="Pass params=, a tree of arrays."
+        )
 
     def run(tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if forward is not None:

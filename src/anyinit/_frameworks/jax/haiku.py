@@ -17,14 +17,11 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
     stateful = type(model).__name__ == "TransformedWithState"
     key = jax.random.PRNGKey(0)
     args, kwargs = batch.abstract()
-    realize = None
-    if params is None or (stateful and not isinstance(params, tuple)):
+    alone = stateful and params is not None and not isinstance(params, tuple)
+    drawn = params is None or alone
+    if drawn:
         fresh = jax.eval_shape(model.init, key, *args, **kwargs)
         params = fresh if params is None else (params, fresh[1])
-
-        def realize() -> Any:
-            real = batch.synthetic({})
-            return jax.tree_util.tree_leaves(model.init(key, *real[0], **real[1]))
 
     def run(tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         apply = partial(model.apply, *tree, key) if stateful else partial(model.apply, tree, key)
@@ -35,5 +32,14 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
         return BUFFER if stateful and path[0].idx == 1 else PARAM
 
     made = tree_program(params, run, role, lambda path: ".".join(str(k.key) for k in path if hasattr(k, "key")))
-    made.realize = realize
+    if alone:
+        assemble = made.rebuild
+        made.rebuild = lambda values: assemble(values)[0]
+    if drawn:
+
+        def realize() -> Any:
+            real = batch.synthetic({})
+            return jax.tree_util.tree_leaves(model.init(key, *real[0], **real[1]))
+
+        made.realize = realize
     return made

@@ -75,7 +75,11 @@ def parse(spec: Any) -> Batch:
 
 
 def _is_shape(spec: Any) -> bool:
-    return isinstance(spec, (tuple, list)) and bool(spec) and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in spec)
+    return (
+        isinstance(spec, (tuple, list))
+        and bool(spec)
+        and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in spec)
+    )
 
 
 def _value(spec: Any) -> Any:
@@ -91,7 +95,9 @@ def _value(spec: Any) -> Any:
     if isinstance(spec, (jax.Array, np.ndarray, np.generic, int, float, complex)) or hasattr(spec, "__array__"):
         return _checked(spec)
     if hasattr(spec, "shape") and hasattr(spec, "dtype"):
-        return jax.ShapeDtypeStruct(tuple(spec.shape), jnp.dtype(str(np.dtype(spec.dtype))) if not _keyed(spec) else spec.dtype)
+        return jax.ShapeDtypeStruct(
+            tuple(spec.shape), jnp.dtype(str(np.dtype(spec.dtype))) if not _keyed(spec) else spec.dtype
+        )
     leaves, treedef = jax.tree_util.tree_flatten(spec)
     if leaves and leaves[0] is not spec:
         return treedef.unflatten([_value(leaf) for leaf in leaves])
@@ -109,5 +115,7 @@ def _checked(spec: Any) -> Any:
     if array.size == 0:
         raise ConfigError("The batch is empty", value=tuple(array.shape), remedy="Pass at least one example.")
     if jnp.issubdtype(array.dtype, jnp.inexact) and not bool(jnp.isfinite(array).all()):
-        raise ConfigError("The batch holds values that are not finite", value=tuple(array.shape), remedy="Clean the batch first.")
+        raise ConfigError(
+            "The batch holds values that are not finite", value=tuple(array.shape), remedy="Clean the batch first."
+        )
     return array

@@ -19,13 +19,10 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
     streams = dict.fromkeys(STREAMS, jax.random.key(0))
     extra = required_flags(type(model).__call__)
     args, kwargs = batch.abstract()
-    realize = None
+    drawn = False
     if params is None:
+        drawn = True
         params = jax.eval_shape(lambda a, k: model.init(streams, *a, **k, **extra), args, kwargs)
-
-        def realize() -> Any:
-            real = batch.synthetic({})
-            return jax.tree_util.tree_leaves(model.init(streams, *real[0], **real[1], **extra))
 
     whole = isinstance(params, Mapping) and "params" in params and isinstance(params["params"], Mapping)
 
@@ -42,7 +39,13 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
         return dotted(path[1:] if whole and part_of(path[0]) == "params" else path, "value")
 
     made = tree_program(params, run, role, name)
-    made.realize = realize
+    if drawn:
+
+        def realize() -> Any:
+            real = batch.synthetic({})
+            return jax.tree_util.tree_leaves(model.init(streams, *real[0], **real[1], **extra))
+
+        made.realize = realize
     return made
 
 

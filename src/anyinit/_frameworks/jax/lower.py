@@ -12,7 +12,7 @@ import numpy as np
 from anyinit._frameworks.jax.flatten import Aval, Flat, Step
 from anyinit._frameworks.jax.fold import number, uniform
 from anyinit._graph.graph import BOOL, COMPLEX, FLOAT, INT, Builder, Leaf, Node
-from anyinit._graph.ops import Expand, Fill, Opaque, Op, Permute, Pointwise, Reduce, Reshape
+from anyinit._graph.ops import Expand, Fill, Op, Opaque, Permute, Pointwise, Reduce, Reshape
 
 KEY, BITS = "key", "bits"
 
@@ -217,7 +217,16 @@ class Lowering:
         for var, bound, aval in zip(step.outs, outs, step.avals, strict=True):
             self.env[var] = bound
             if bound.value >= 0 and self.builder.shape(bound.value) == aval.shape:
-                self.observed.setdefault(bound.value, var)
+                self._observe(bound.value, var, position)
+
+    def _observe(self, value: int, var: int, position: int) -> None:
+        """A value is seen at the variable it became, and so is what this very step only reshaped into it."""
+        while value not in self.observed:
+            self.observed[value] = var
+            node = self.node(value)
+            if node is None or node.step != position or not isinstance(node.op, Reshape):
+                break
+            value = node.inputs[0]
 
     def _translate(self, step: Step, ins: list[Bound]) -> Result:
         translator = TRANSLATORS.get(step.name)

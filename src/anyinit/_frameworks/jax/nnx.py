@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
 from anyinit._frameworks.jax.program import BUFFER, PARAM, Program, dotted, required_flags, tree_program
 
 
@@ -38,5 +37,3 @@ def program(model: Any, forward: Callable[..., Any] | None) -> Program:
 
 def _kind(variable: Any) -> type:
     return getattr(variable, "type", None) or type(variable)
-
-

@@ -139,7 +139,11 @@ class Norms:
     def _sub(self, node: Node) -> None:
         x, y = node.inputs
         first, second = self.tags.get(x), self.tags.get(y)
-        if first is not None and second is not None and (first.kind, second.kind) == ("mean_of_squares", "square_of_mean"):
+        if (
+            first is not None
+            and second is not None
+            and (first.kind, second.kind) == ("mean_of_squares", "square_of_mean")
+        ):
             if (first.source, first.dims) == (second.source, second.dims):
                 self.tags[node.output] = replace(first, kind="var", center=True)
         elif second is not None and second.kind == "mean" and self._fits(x, second, node.output):

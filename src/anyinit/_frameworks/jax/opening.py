@@ -12,6 +12,9 @@ from anyinit._frameworks.jax.program import Program
 from anyinit._frameworks.jax.record import trace
 from anyinit._frameworks.jax.runtime import JaxRuntime
 
+UNUSABLE = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What a model raises when it cannot take an input in the form it was tried."""
+
 
 def open_as(kind: str, model: Any, spec: Any, params: Any, forward: Callable[..., Any] | None) -> JaxRuntime:
     """The runtime of ``model``, known to be of framework ``kind``."""
@@ -51,7 +54,7 @@ def _program(kind: str, model: Any, params: Any, batch: Batch, forward: Callable
 def _runs(program: Program, batch: Batch) -> bool:
     try:
         trace(program, batch)
-    except Exception:
+    except UNUSABLE:
         return False
     return True
 
@@ -65,6 +68,6 @@ def _equinox(model: Any, plain: Program, batch: Batch) -> Program:
     values = [jax.ShapeDtypeStruct(s.value.shape, s.value.dtype) for s in plain.slots]
     try:
         out = jax.eval_shape(plain.call, values, args, kwargs)
-    except Exception:
+    except UNUSABLE:
         return mapped if _runs(mapped, batch) else plain
     return mapped if equinox.fits_mapped(model, args, out) and _runs(mapped, batch) else plain

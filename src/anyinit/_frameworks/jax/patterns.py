@@ -84,7 +84,9 @@ def _shifted(flow: _Flow, value: int) -> int | None:
     if pair is None:
         return None
     top = flow.node(pair[1])
-    while top is not None and isinstance(top.op, Pointwise) and top.op.fn in ("where", "maximum") and len(top.inputs) == 1:
+    while (
+        top is not None and isinstance(top.op, Pointwise) and top.op.fn in ("where", "maximum") and len(top.inputs) == 1
+    ):
         top = flow.node(top.inputs[0])
     found = top is not None and isinstance(top.op, Reduce) and top.op.kind == "max"
     return pair[0] if found and top is not None and top.inputs[0] == pair[0] else None
@@ -138,7 +140,11 @@ def _masked(flow: _Flow, mask: int, x: int, scaled: Pointwise) -> Found:
     if drawn is None or not isinstance(drawn.op, Random) or drawn.op.kind != "bernoulli" or flow.uses.get(mask, 0) != 1:
         return None
     q, by = drawn.op.params[0], next((a for a in scaled.args if a is not None), None)
-    if by is None or scaled.fn not in ("div", "mul") or not math.isclose(by if scaled.fn == "div" else 1 / by, q, rel_tol=1e-5):
+    if (
+        by is None
+        or scaled.fn not in ("div", "mul")
+        or not math.isclose(by if scaled.fn == "div" else 1 / by, q, rel_tol=1e-5)
+    ):
         return None
     shape, own = flow.shapes[x], flow.shapes[mask]
     own = (1,) * (len(shape) - len(own)) + own

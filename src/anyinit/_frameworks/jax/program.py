@@ -86,8 +86,12 @@ def required_flags(fn: Callable[..., Any]) -> dict[str, Any]:
     return {**flags, **{name: jax.random.key(0) for name in keys}}
 
 
-def tree_program(tree: Any, run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any], role: Callable[[Any, Any], str] | None = None,
-                 name: Callable[[Any], str] = dotted) -> Program:  # fmt: skip
+def tree_program(
+    tree: Any,
+    run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any],
+    role: Callable[[Any, Any], str] | None = None,
+    name: Callable[[Any], str] = dotted,
+) -> Program:
     """The program of ``run(tree, args, kwargs)``: every array of ``tree`` is a slot, the rest is fixed."""
     leaves, treedef = jax.tree_util.tree_flatten_with_path(tree)
     held = [leaf for _, leaf in leaves]

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from anyinit._frameworks.jax import (  # noqa: F401  (translators register themselves)
+from anyinit._frameworks.jax import (
     translate_contract,
     translate_index,
     translate_other,
@@ -23,6 +23,12 @@ from anyinit._frameworks.jax.lower import KEY, Bound, Lowering, kind_of
 from anyinit._frameworks.jax.patterns import recognise
 from anyinit._frameworks.jax.program import PARAM, Program
 from anyinit._graph.graph import Graph, Leaf, Node, Value
+
+FAMILIES = (
+    translate_contract, translate_index, translate_other, translate_pointwise, translate_random, translate_reduce,
+    translate_shape,
+)  # fmt: skip
+"""Importing these registers their translators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,8 @@ def _notes(low: Lowering, program: Program) -> None:
     held = [low.flat.closed[v] for v in low.flat.closed if v in low.env]
     if held:
         low.builder.notes.append(
-            f"{len(held)} arrays ({sum(held)} numbers) are closed over by the model and cannot be set: pass them as parameters"
+            f"{len(held)} arrays ({sum(held)} numbers) are closed over by the model and cannot be set: "
+            "pass them as parameters"
         )
 
 

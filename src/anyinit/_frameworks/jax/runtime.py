@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from anyinit.errors import AnyInitError, PlanError, TraceError
 
 Array = NDArray[Any]
 Visit = Callable[[int, Array], Array | None]
+Seen = tuple[int, tuple[int, ...]]
 
 
 class JaxRuntime:
@@ -66,7 +68,9 @@ class JaxRuntime:
         places = self._places()
         unknown = [n for n in names if n not in places]
         if unknown:
-            raise PlanError("The model has no such parameter", value=unknown[0], remedy="Names are those of the recorded graph.")
+            raise PlanError(
+                "The model has no such parameter", value=unknown[0], remedy="Names are those of the recorded graph."
+            )
         self._realize()
         return {n: widened(self._values[places[n]]) for n in names}
 
@@ -75,7 +79,9 @@ class JaxRuntime:
         new = list[Any]([None] * len(self._values))
         for place, array in self._checked(values).items():
             new[place] = array
-        if self._program.realize is not None and any(s.abstract and n is None for s, n in zip(self._program.slots, new, strict=True)):
+        if self._program.realize is not None and any(
+            s.abstract and n is None for s, n in zip(self._program.slots, new, strict=True)
+        ):
             self._realize()
         merged = [o if n is None else n for o, n in zip(self._values, new, strict=True)]
         self.result = self._program.rebuild(merged)
@@ -90,9 +96,17 @@ class JaxRuntime:
             fresh = self._program.realize()
             pairs = zip(self._values, fresh, strict=True)
             self._values = [f if isinstance(v, jax.ShapeDtypeStruct) else v for v, f in pairs]
-        missing = [s.name for s, v in zip(self._program.slots, self._values, strict=True) if isinstance(v, jax.ShapeDtypeStruct)]
+        missing = [
+            s.name
+            for s, v in zip(self._program.slots, self._values, strict=True)
+            if isinstance(v, jax.ShapeDtypeStruct)
+        ]
         if missing:
-            raise PlanError("The parameters are abstract: they have no values yet", value=missing[0], remedy="Pass arrays in params.")
+            raise PlanError(
+                "The parameters are abstract: they have no values yet",
+                value=missing[0],
+                remedy="Pass arrays in params.",
+            )
 
     def _checked(self, values: Mapping[str, Array]) -> dict[int, Any]:
         """Arrays in the parameters' own type and place, or an error before anything changed."""
@@ -102,7 +116,11 @@ class JaxRuntime:
                 raise PlanError("The model has no such parameter", value=name, remedy="Make the plan for this model.")
             old, data = self._values[places[name]], np.asarray(value)
             if tuple(data.shape) != tuple(old.shape):
-                raise PlanError(f"Parameter {name} has shape {tuple(old.shape)}", value=data.shape, remedy="Make the plan for this model.")
+                raise PlanError(
+                    f"Parameter {name} has shape {tuple(old.shape)}",
+                    value=data.shape,
+                    remedy="Make the plan for this model.",
+                )
             if not np.isfinite(data).all():
                 raise PlanError(f"The values for {name} are not finite", remedy="Nothing was written.")
             out[places[name]] = _placed(data.astype(old.dtype), old)
@@ -117,13 +135,18 @@ class JaxRuntime:
             values[place] = array
         if any(isinstance(v, jax.ShapeDtypeStruct) for v in values):
             self._realize()
-            values = [o if isinstance(v, jax.ShapeDtypeStruct) else v for v, o in zip(values, self._values, strict=True)]
+            values = [
+                o if isinstance(v, jax.ShapeDtypeStruct) else v for v, o in zip(values, self._values, strict=True)
+            ]
         return [*values, *jax.tree_util.tree_leaves(self._batch.synthetic(self._highs))]
 
     def run(self, weights: Mapping[str, Array], watch: Collection[int], visit: Visit) -> None:
         """Evaluate the recorded program equation by equation; see the protocol."""
         recording = self._recorded()
-        flat, watched = recording.flat, {recording.observed[v]: v for v in watch if v in recording.observed}
+        flat, graph, watched = recording.flat, recording.graph, dict[int, list[Seen]]()
+        for value in sorted(watch):
+            if value in recording.observed:
+                watched.setdefault(recording.observed[value], []).append((value, graph.values[value].shape))
         env = dict(zip(flat.inputs, map(as_jax, self._arguments(weights)), strict=True))
         env.update((v, as_jax(x)) for v, x in flat.known.items())
         for var in flat.inputs:
@@ -136,32 +159,48 @@ class JaxRuntime:
                 env.pop(var, None)
 
     def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
-        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed``, for every parameter."""
-        flat = self._recorded().flat
-        values = self._arguments(weights)
-        slots = self._program.slots
-        moving = [i for i, s in enumerate(slots) if s.role == PARAM and s.name not in self.record().unused]
+        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed``, for every parameter. The
+        model's own backward pass is taken; where it has none (while loops), that of the recorded program."""
+        recording, values = self._recorded(), list(map(as_jax, self._arguments(weights)))
+        slots, flat = self._program.slots, recording.flat
+        moving = [i for i, s in enumerate(slots) if s.role == PARAM and s.name not in recording.graph.unused]
         rng = np.random.default_rng(seed)
         outs = [flat.avals[v] for v in flat.outputs]
         probes = [rng.standard_normal(a.shape) if jnp.issubdtype(a.dtype, jnp.inexact) else None for a in outs]
 
-        def loss(chosen: Sequence[Any]) -> Any:
-            whole = list(map(as_jax, values))
+        def loss(model: Callable[[list[Any]], Sequence[Any]], chosen: Sequence[Any]) -> Any:
+            whole = list(values)
             for place, value in zip(moving, chosen, strict=True):
                 whole[place] = value
-            env = dict(zip(flat.inputs, whole, strict=True))
-            evaluate(flat, flat.steps, env)
-            ends = [env[v] if v in env else as_jax(flat.known[v]) for v in flat.outputs]
-            return sum(jnp.sum(jnp.real(e) * jnp.asarray(c, jnp.float32)) for e, c in zip(ends, probes, strict=True) if c is not None)
+            pairs = zip(model(whole), probes, strict=True)
+            return sum(jnp.sum(jnp.real(e) * jnp.asarray(c, jnp.float32)) for e, c in pairs if c is not None)
 
-        found = jax.jit(jax.grad(loss))([as_jax(values[i]) for i in moving])
+        start = [values[i] for i in moving]
+        try:
+            found = jax.jit(jax.grad(partial(loss, self._model)))(start)
+        except (ValueError, TypeError):
+            found = jax.jit(jax.grad(partial(loss, self._flat)))(start)
         return {slots[i].name: widened(g) for i, g in zip(moving, found, strict=True)}
 
+    def _model(self, values: list[Any]) -> Sequence[Any]:
+        """Outputs of the model itself on all leaves."""
+        count = len(self._program.slots)
+        structure = jax.tree_util.tree_structure((self._batch.args, self._batch.kwargs))
+        args, kwargs = structure.unflatten(values[count:])
+        return jax.tree_util.tree_leaves(self._program.call(values[:count], args, kwargs))
 
-def _shown(env: dict[int, Any], var: int, watched: Mapping[int, int], visit: Visit) -> None:
-    """Show a watched variable; what comes back replaces it."""
-    if var in watched:
-        replacement = visit(watched[var], widened(env[var]))
+    def _flat(self, values: list[Any]) -> Sequence[Any]:
+        """Outputs of the recorded program on all leaves."""
+        flat = self._recorded().flat
+        env = dict(zip(flat.inputs, values, strict=True))
+        evaluate(flat, flat.steps, env)
+        return [env[v] if v in env else as_jax(flat.known[v]) for v in flat.outputs]
+
+
+def _shown(env: dict[int, Any], var: int, watched: Mapping[int, list[Seen]], visit: Visit) -> None:
+    """Show a watched variable, in the shape of its value; what comes back replaces it."""
+    for value, shape in watched.get(var, ()):
+        replacement = visit(value, widened(env[var]).reshape(shape))
         if replacement is not None:
             env[var] = jnp.asarray(replacement).astype(env[var].dtype).reshape(env[var].shape)
 

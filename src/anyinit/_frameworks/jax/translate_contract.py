@@ -31,7 +31,9 @@ def _unpermuted(low: Lowering, value: int, labels: Labels) -> tuple[int, Labels]
     return node.inputs[0], tuple(source)
 
 
-def contract(low: Lowering, step: Step, a: tuple[int, Labels], b: tuple[int, Labels], out: Labels, shape: Sequence[int]) -> Bound:
+def contract(
+    low: Lowering, step: Step, a: tuple[int, Labels], b: tuple[int, Labels], out: Labels, shape: Sequence[int]
+) -> Bound:
     """A contraction without windows: transposes folded into labels, the activation first."""
     (x, x_labels), (y, y_labels) = _unpermuted(low, *a), _unpermuted(low, *b)
     if weight_last(low, x, y):
@@ -51,7 +53,9 @@ def dot_general(low: Lowering, step: Step, a: Bound, b: Bound) -> Bound:
     free_a = [la.setdefault(i, next(fresh)) for i in range(len(a.shape)) if i not in la]
     free_b = [lb.setdefault(j, next(fresh)) for j in range(len(b.shape)) if j not in lb]
     labels = [tuple(side[i] for i in range(len(side))) for side in (la, lb)]
-    return contract(low, step, (low.full(a), labels[0]), (low.full(b), labels[1]), (*batch, *free_a, *free_b), out_shape(step))
+    return contract(
+        low, step, (low.full(a), labels[0]), (low.full(b), labels[1]), (*batch, *free_a, *free_b), out_shape(step)
+    )
 
 
 @translates("conv_general_dilated")
@@ -80,10 +84,19 @@ def conv(low: Lowering, step: Step, x: Bound, w: Bound) -> Bound:
         inner = [*shape[:place], groups * batches, shape[place] // (groups * batches), *shape[place + 1 :]]
         labels[2] = (*labels[2][:place], group, *labels[2][place:])
     windows = tuple(
-        Window(at[i], taps[i], ends[i], w.shape[sides[1][2 + i]], int(p["window_strides"][i]), int(p["rhs_dilation"][i]),
-               int(p["padding"][i][0]), int(p["padding"][i][1]), int(p["lhs_dilation"][i]))
+        Window(
+            at[i],
+            taps[i],
+            ends[i],
+            size=w.shape[sides[1][2 + i]],
+            stride=int(p["window_strides"][i]),
+            dilation=int(p["rhs_dilation"][i]),
+            pad_low=int(p["padding"][i][0]),
+            pad_high=int(p["padding"][i][1]),
+            spread=int(p["lhs_dilation"][i]),
+        )
         for i in range(space)
-    )  # fmt: skip
+    )
     out = low.add(Contract(labels[0], labels[1], labels[2], windows), (a, b), inner, out_kind(step))
     return Bound(out_shape(step), out_kind(step), low.reshape(out, shape) if grouped else out)
 
@@ -106,5 +119,3 @@ def _split(low: Lowering, value: int, labels: Labels, label: int, count: int, gr
 @translates("ragged_dot", "ragged_dot_general")
 def ragged_dot(low: Lowering, step: Step, *ins: Bound) -> list[Bound]:
     return low.opaque(step, ins, "contraction whose groups depend on data")
-
-

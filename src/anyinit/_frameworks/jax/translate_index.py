@@ -33,7 +33,9 @@ def gather(low: Lowering, step: Step, x: Bound, index: Bound) -> Bound | list[Bo
     if index.data is not None and int(np.prod(index.shape[:-1])) == 1:
         return _fixed(low, step, x, np.asarray(index.data).reshape(-1), at, sizes)
     moving = [d for d in at if sizes[d] < x.shape[d]] or list(at[:1])
-    if any(sizes[d] != 1 for d in moving) or any(sizes[d] != x.shape[d] for d in range(len(sizes)) if d not in (*moving, *batching)):
+    if any(sizes[d] != 1 for d in moving) or any(
+        sizes[d] != x.shape[d] for d in range(len(sizes)) if d not in (*moving, *batching)
+    ):
         return low.opaque(step, [x, index], "gather of partial slices at computed positions")
     if batching:
         if len(moving) > 1:
@@ -78,7 +80,9 @@ def _lookup(low: Lowering, step: Step, x: Bound, index: Bound, dims: list[int], 
     return Bound(out_shape(step), out_kind(step), low.permute(value, order))
 
 
-def _fixed(low: Lowering, step: Step, x: Bound, starts: np.ndarray, at: tuple[int, ...], sizes: tuple[int, ...]) -> Bound:
+def _fixed(
+    low: Lowering, step: Step, x: Bound, starts: np.ndarray, at: tuple[int, ...], sizes: tuple[int, ...]
+) -> Bound:
     """A gather at one constant place is a slice."""
     value = low.full(x)
     for dim, start in zip(at, starts, strict=True):
@@ -96,7 +100,9 @@ def dynamic_slice(low: Lowering, step: Step, x: Bound, *index: Bound) -> Bound |
     return _fixed(low, step, x, np.asarray(starts), tuple(range(len(sizes))), sizes)
 
 
-def _computed(low: Lowering, step: Step, x: Bound, index: Sequence[Bound], sizes: tuple[int, ...]) -> Bound | list[Bound]:
+def _computed(
+    low: Lowering, step: Step, x: Bound, index: Sequence[Bound], sizes: tuple[int, ...]
+) -> Bound | list[Bound]:
     """A slice at a computed place: of one dimension, its entries are as likely as any others."""
     moving = [d for d, n in enumerate(sizes) if n != x.shape[d]]
     if len(moving) != 1:
@@ -135,7 +141,11 @@ def scatter(low: Lowering, step: Step, base: Bound, index: Bound, new: Bound) ->
         left = iter(new.shape)
         block = [1 if d in inserted else next(left) for d in range(len(base.shape))]
         value = low.reshape(low.full(new), block)
-        return Bound(base.shape, base.kind, _written(low, low.full(base), value, [(d, int(starts.get(d, 0))) for d in range(len(block))]))
+        return Bound(
+            base.shape,
+            base.kind,
+            _written(low, low.full(base), value, [(d, int(starts.get(d, 0))) for d in range(len(block))]),
+        )
     if len(at) != 1 or getattr(numbers, "operand_batching_dims", ()):
         return low.opaque(step, [base, index, new], "scatter over several dimensions at once")
     kind = "set" if step.name == "scatter" else "add"

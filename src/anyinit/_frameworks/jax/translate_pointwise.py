@@ -8,7 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from anyinit._frameworks.jax.flatten import Step
-from anyinit._frameworks.jax.lower import BITS, Bound, Lowering, kind_of, out_kind, out_shape, same, takes_bits, translates
+from anyinit._frameworks.jax.lower import (
+    BITS,
+    Bound,
+    Lowering,
+    kind_of,
+    out_kind,
+    out_shape,
+    same,
+    takes_bits,
+    translates,
+)
 from anyinit._frameworks.jax.translate_random import noise
 from anyinit._graph.graph import BOOL, COMPLEX, FLOAT, INT
 from anyinit._graph.ops import Pointwise, Random, Reduce
@@ -22,8 +32,8 @@ NAMES = {
     "rem": "remainder", "not": "logical_not", "and": "logical_and", "or": "logical_or",
 }  # fmt: skip
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-IDENTITY = ("copy", "copy_p", "stop_gradient", "name", "reduce_precision", "pvary", "pcast", "real", "optimization_barrier",
-            "sharding_constraint", "device_put", "mul_nop")  # fmt: skip
+IDENTITY = ("copy", "stop_gradient", "name", "reduce_precision", "pvary", "pcast", "optimization_barrier",
+            "sharding_constraint", "device_put")  # fmt: skip
 
 
 @translates(*IDENTITY)
@@ -105,7 +115,13 @@ def _averaged(low: Lowering, fn: str, x: Bound, by: float) -> Bound | None:
         return None
     op, source = replace(node.op, kind="mean"), node.inputs[0]
     inner = low.node(source)
-    if inner is not None and isinstance(inner.op, Reduce) and inner.op.kind == "mean" and not inner.op.keepdims and not op.keepdims:
+    if (
+        inner is not None
+        and isinstance(inner.op, Reduce)
+        and inner.op.kind == "mean"
+        and not inner.op.keepdims
+        and not op.keepdims
+    ):
         left = [d for d in range(len(low.builder.shape(inner.inputs[0]))) if d not in inner.op.dims]
         op = replace(op, dims=tuple(sorted((*inner.op.dims, *(left[d] for d in op.dims)))))
         source = inner.inputs[0]
@@ -249,11 +265,6 @@ def bitcast(low: Lowering, step: Step, x: Bound) -> Bound | list[Bound]:
     return low.opaque(step, [x], "reinterpretation of bits")
 
 
-@translates("complex")
-def complex_(low: Lowering, step: Step, re: Bound, im: Bound) -> Bound:
-    return low.pointwise("complex", [re, im], out_shape(step), COMPLEX)
-
-
-@translates("imag", "conj")
+@translates("real", "imag", "conj")
 def complex_parts(low: Lowering, step: Step, x: Bound) -> Bound:
     return low.pointwise(step.name, [x], out_shape(step), out_kind(step))

@@ -9,8 +9,10 @@ from anyinit._frameworks.jax.lower import Bound, Lowering, out_kind, out_shape, 
 from anyinit._graph.graph import INT
 from anyinit._graph.ops import Cumulate, Pool, PoolWindow, Random, Reduce, Sort
 
-KINDS = {"reduce_sum": "sum", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod", "reduce_and": "all",
-         "reduce_or": "any", "argmax": "argmax", "argmin": "argmax", "psum": "sum", "pmax": "max", "pmin": "min"}  # fmt: skip
+KINDS = {
+    "reduce_sum": "sum", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod", "reduce_and": "all",
+    "reduce_or": "any", "argmax": "argmax", "argmin": "argmax", "psum": "sum", "pmax": "max", "pmin": "min",
+}  # fmt: skip
 
 
 @translates(*KINDS)
@@ -52,7 +54,10 @@ def cumulate(low: Lowering, step: Step, x: Bound) -> Bound:
 
 @translates("top_k", "approx_top_k")
 def top_k(low: Lowering, step: Step, x: Bound) -> list[Bound]:
-    k, dim = int(step.params["k"]), int(step.params.get("axis", step.params.get("reduction_dimension", -1))) % len(x.shape)
+    k, dim = (
+        int(step.params["k"]),
+        int(step.params.get("axis", step.params.get("reduction_dimension", -1))) % len(x.shape),
+    )
     values = low.made(Sort(dim, k, True), (low.full(x),), step.avals[0].shape, x.kind)
     return [values, ranks(low, x.shape[dim], step.avals[1].shape)]
 

@@ -96,9 +96,10 @@ def unstack(low: Lowering, step: Step, x: Bound) -> list[Bound]:
 def index(low: Lowering, step: Step, x: Bound) -> Bound:
     """Row ``index`` of the first dimension: one step of an unrolled loop."""
     i, shape = int(step.params["index"]), out_shape(step)
-    own = low.builder.shape(x.value) if x.value >= 0 else ()
-    if len(own) < len(x.shape) or own[0] == 1 < x.shape[0]:
-        return replace(x, shape=shape, value=low.reshape(x.value, own[1:]) if len(own) == len(x.shape) else x.value)
+    value = low.lazy(x)
+    own = low.builder.shape(value)
+    if len(own) < len(x.shape):
+        return Bound(shape, x.kind, value)
     return Bound(shape, x.kind, low.reshape(cut(low, low.full(x), 0, i, i + 1), shape))
 
 
@@ -115,7 +116,9 @@ def split(low: Lowering, step: Step, x: Bound) -> list[Bound]:
 def slice_(low: Lowering, step: Step, x: Bound) -> Bound:
     steps = step.params["strides"] or (1,) * len(x.shape)
     value = low.full(x)
-    for dim, (a, b, s) in enumerate(zip(step.params["start_indices"], step.params["limit_indices"], steps, strict=True)):
+    for dim, (a, b, s) in enumerate(
+        zip(step.params["start_indices"], step.params["limit_indices"], steps, strict=True)
+    ):
         value = cut(low, value, dim, int(a), int(b), int(s))
     return Bound(out_shape(step), x.kind, value)
 
@@ -173,11 +176,16 @@ def _spread(low: Lowering, value: int, dim: int, inner: int, number: float) -> i
 @translates("iota")
 def iota(low: Lowering, step: Step) -> Bound:
     """Only an iota too large to compute while recording comes here."""
-    return low.made(Fill((step.params["shape"][step.params["dimension"]] - 1) / 2, out_shape(step)), (), out_shape(step), out_kind(step))
+    return low.made(
+        Fill((step.params["shape"][step.params["dimension"]] - 1) / 2, out_shape(step)),
+        (),
+        out_shape(step),
+        out_kind(step),
+    )
 
 
 @translates("full", "empty")
 def full(low: Lowering, step: Step, *_: Bound) -> Bound:
-    return low.made(Fill(float(step.params.get("fill_value", 0.0)), out_shape(step)), (), out_shape(step), out_kind(step))
-
-
+    return low.made(
+        Fill(float(step.params.get("fill_value", 0.0)), out_shape(step)), (), out_shape(step), out_kind(step)
+    )

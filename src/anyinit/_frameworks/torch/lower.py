@@ -9,7 +9,7 @@ nobody should read). The last node it adds is the result of the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -237,8 +237,10 @@ class Lower:
         sizes = dict(zip(la, a.shape, strict=True)) | dict(zip(lb, b.shape, strict=True))
         sizes |= {w.out: window_size(w, sizes[w.a]) for w in windows}
         kind = COMPLEX if COMPLEX in (a.kind, b.kind) else FLOAT
-        op = ops.Contract(tuple(la), tuple(lb), tuple(out), tuple(windows))
-        return self.add(op, (a, b), [sizes[label] for label in out], kind)
+        dense = {label: i for i, label in enumerate(dict.fromkeys((*la, *lb, *out)))}  # in order of appearance
+        slides = tuple(replace(w, a=dense[w.a], tap=dense[w.tap], out=dense[w.out]) for w in windows)
+        la_, lb_, out_ = (tuple(dense[label] for label in labels) for labels in (la, lb, out))
+        return self.add(ops.Contract(la_, lb_, out_, slides), (a, b), [sizes[label] for label in out], kind)
 
     def channelwise(self, fn: str, x: V, vector: V | None, dim: int) -> V:
         """``fn(x, vector)`` with the vector laid along one dimension of ``x``."""

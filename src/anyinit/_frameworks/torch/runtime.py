@@ -63,6 +63,12 @@ class TorchRuntime:
         """The caller's batch by the names of the input leaves; empty when only a shape was given."""
         return self._inputs.arrays()
 
+    def inputs_used(self) -> dict[str, Array]:
+        """What :meth:`run` feeds, by the names of the input leaves: the batch, else synthetic input."""
+        from anyinit._frameworks.torch.memory import to_numpy
+
+        return {name: to_numpy(t) for name, t in self._inputs.named(self._inputs.real())}
+
     def parameters(self) -> list[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]]:
         """``(name, aliases, shape, dtype, trainable)`` of every parameter, in the model's own order;
         parameters that share memory appear once."""

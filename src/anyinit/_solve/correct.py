@@ -1,0 +1,275 @@
+"""Correcting and measuring one draw: the drawn network is run once, each layer settled before the next.
+
+A factor is computed in float64 from the layer's own output on real input, so that the level where
+the target is enforced comes out as planned (Mishkin & Matas 2016, here after the activation and in
+graph order, not by layer class); factors are kept in the plan, so the draw replays exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anyinit._graph.ops import Pointwise
+from anyinit._graph.runtime import Runtime
+from anyinit._rules.pointwise import evaluate
+from anyinit._solve.analytic import Decision, Solver
+from anyinit._solve.plan import Part, Plan, Weight
+
+Array = NDArray[np.generic]
+NOISE = 0.03  # variance of the log level that a layer may inherit before the draw is corrected
+GROWTH = 2.0  # product of chi along an un-normalized path above which it is corrected
+EXTREME = 1e6  # a measured level this far from the planned one says that the batch carries no signal
+
+
+@dataclass
+class Measurement:
+    """What one run of the drawn network showed, by weight leaf."""
+
+    factor: dict[int, float] = field(default_factory=dict[int, float])
+    output: dict[int, float] = field(default_factory=dict[int, float])
+    end: dict[int, float] = field(default_factory=dict[int, float])
+    dead: dict[int, float] = field(default_factory=dict[int, float])
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def needed(solver: Solver, plan: Plan) -> set[int]:
+    """Weights of paths on which the noise of a draw grows: inherited noise or a product of slopes."""
+    growing = any(s.kind == "level" and s.product > GROWTH for s in plan.stability)
+    found: set[int] = set()
+    for d in placed(solver):
+        assert d.region is not None and d.node is not None
+        signal = solver.walk.signals[d.region.output]
+        inherited = sum(v * v * solver.walk.variance.get(k, 0.0) for k, v in signal.noise.items())
+        if inherited > NOISE or (growing and solver.depth[solver.graph.nodes[d.node].output] >= 3):
+            found.add(d.leaf)
+    if not found:
+        return set()
+    return {d.leaf for d in placed(solver) if d.node is not None and solver.depth[solver.graph.nodes[d.node].output] >= 3} | found
+
+
+def placed(solver: Solver) -> list[Decision]:
+    """Decisions of contracted weights, in execution order."""
+    out = [d for d in solver.decisions.values() if d.region is not None and d.node is not None]
+    return sorted(out, key=lambda d: d.node or 0)
+
+
+def square_mean(x: Array) -> float:
+    """Mean square in float64."""
+    return float(np.mean(np.square(np.abs(x).astype(np.float64))))
+
+
+def run(
+    solver: Solver, runtime: Runtime, weights: Mapping[str, Array], correct: set[int], *, exact: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Measurement:  # fmt: skip
+    """Run the drawn network, correcting the leaves of ``correct`` and measuring all.
+
+    exact: enforce the decision's target at the end of its region (empirical mode); otherwise the
+    planned level there.
+    """
+    found = Measurement()
+    outputs: dict[int, list[Decision]] = {}
+    ends: dict[int, list[Decision]] = {}
+    for d in placed(solver):
+        assert d.region is not None
+        outputs.setdefault(d.region.output, []).append(d)
+        ends.setdefault(d.region.end, []).append(d)
+    total = sum(len(v) for v in outputs.values())
+
+    def visit(value: int, array: Array) -> Array | None:
+        result: Array | None = None
+        for d in outputs.get(value, ()):
+            if d.leaf in found.output:
+                continue
+            if d.leaf in correct:
+                s = _factor(solver, d, array, exact, found)
+                if s != 1.0:
+                    bias = _bias(solver, d, weights)
+                    array = np.asarray((array - bias) * s + bias, dtype=array.dtype)
+                    result = array
+                found.factor[d.leaf] = s
+            found.output[d.leaf] = square_mean(array)
+            if progress is not None:
+                progress(len(found.output), total, solver.graph.leaves[d.leaf].name)
+        for d in ends.get(value, ()):
+            found.end.setdefault(d.leaf, square_mean(array))
+            if d.region is not None and d.region.curved and array.ndim > 1:
+                found.dead.setdefault(d.leaf, _dead(array))
+        return result
+
+    runtime.run(weights, set(outputs) | set(ends), visit)
+    for d in placed(solver):
+        if d.leaf not in found.output and d.leaf in correct:
+            found.warnings.append(f"{solver.graph.leaves[d.leaf].name}: its output could not be observed, so it was not corrected")
+    return found
+
+
+def _dead(array: Array) -> float:
+    """Share of channels (last axis of matrices, second of images) that are zero for every sample."""
+    axis = array.ndim - 1 if array.ndim <= 3 else 1
+    others = tuple(i for i in range(array.ndim) if i != axis)
+    return float(np.mean(np.all(array == 0, axis=others)))
+
+
+def _bias(solver: Solver, d: Decision, weights: Mapping[str, Array]) -> NDArray[np.float64]:
+    """What was added to the weight's own product at the observed value (zero biases: zero)."""
+    assert d.region is not None and d.node is not None
+    graph = solver.graph
+    made = graph.nodes[solver.uses.producer[d.region.output]]
+    if not isinstance(made.op, Pointwise) or made.op.fn != "add":
+        return np.zeros(())
+    for i in made.inputs:
+        if i in solver.uses.origin:
+            leaf = solver.uses.origin[i][0]
+            values = weights.get(graph.leaves[leaf].name)
+            if values is not None and np.any(values):
+                return np.asarray(values, dtype=np.float64).reshape(graph.values[i].shape)
+    return np.zeros(())
+
+
+def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measurement) -> float:
+    """Factor on the weight that gives the wanted level at the end of its region."""
+    assert d.region is not None
+    signals = solver.walk.signals
+    name = solver.graph.leaves[d.leaf].name
+    have = square_mean(array)
+    want = signals[d.region.output].m2
+    if not math.isfinite(have) or have <= 0 or not 1 / EXTREME < have / max(want, 1e-300) < EXTREME:
+        found.warnings.append(f"{name}: measured level {have:.3g} where {want:.3g} was planned; the batch carries no usable signal here, weight left as drawn")
+        return 1.0
+    if d.region.curved:
+        goal = d.target if exact and d.target is not None else signals[d.region.end].m2
+        s = _through_region(solver, d, array, goal, math.sqrt(want / have))
+        if s is not None:
+            return s
+    elif exact and d.target is not None and d.region.end == d.region.output:
+        want = d.target
+    return math.sqrt(want / have)
+
+
+def _through_region(solver: Solver, d: Decision, array: Array, goal: float, start: float) -> float | None:
+    """Secant steps on the logarithm of ``E f(s z)^2`` over the measured values (65,536 at most)."""
+    assert d.region is not None
+    steps = _pointwise_steps(solver, d)
+    if steps is None:
+        return None
+    z = np.asarray(array, dtype=np.float64).ravel()
+    if z.size > 65536:
+        z = z[:: z.size // 65536 + 1]
+    whole = square_mean(array)
+    z = z * math.sqrt(whole / max(float(np.mean(z * z)), 1e-300))
+
+    def level(log_s: float) -> float:
+        return math.log(max(float(np.mean(np.square(_apply(steps, z * math.exp(log_s), d.region.output)))), 1e-300) / goal)  # type: ignore[union-attr]
+
+    x0 = math.log(start)
+    y0 = level(x0)
+    x1 = x0 - max(min(0.5 * y0, 1.0), -1.0) or x0 + 1e-3
+    for _ in range(30):
+        y1 = level(x1)
+        if abs(y1) < 1e-6:
+            return math.exp(x1)
+        if y1 == y0 or x1 == x0:
+            break
+        step = -y1 * (x1 - x0) / (y1 - y0)
+        x0, y0, x1 = x1, y1, x1 + max(min(step, 1.0), -1.0)
+        if abs(x1 - math.log(start)) > 3:
+            return None
+    return math.exp(x1) if abs(y1) < 1e-3 else None
+
+
+Steps = list[tuple[Pointwise, tuple[int, ...], int]]
+
+
+def _pointwise_steps(solver: Solver, d: Decision) -> Steps | None:
+    """The region as elementwise operations on one array; None when it holds anything else."""
+    assert d.region is not None
+    steps: Steps = []
+    known = {d.region.output}
+    started = d.region.output == solver.graph.nodes[d.node or 0].output
+    for at in d.region.nodes:
+        node = solver.graph.nodes[at]
+        if not started:
+            started = node.output == d.region.output
+            continue
+        if not isinstance(node.op, Pointwise) or not all(i in known or not solver.walk.signals[i].keys for i in node.inputs):
+            return None
+        known.add(node.output)
+        steps.append((node.op, tuple(i if i in known else -1 - i for i in node.inputs), node.output))
+    return [(op, tuple(i for i in ins), out) for op, ins, out in _constants(solver, steps)]
+
+
+def _constants(solver: Solver, steps: Steps) -> Steps:
+    """Constant operands become scalar arguments."""
+    out: Steps = []
+    for op, ins, value in steps:
+        args: list[float | None] = []
+        it = iter(ins)
+        live: list[int] = []
+        for a in op.args:
+            if a is not None:
+                args.append(a)
+                continue
+            i = next(it)
+            if i < 0:
+                args.append(solver.walk.signals[-1 - i].mean)
+            else:
+                args.append(None)
+                live.append(i)
+        out.append((Pointwise(op.fn, tuple(args)), tuple(live), value))
+    return out
+
+
+def _apply(steps: Steps, z: NDArray[np.float64], start: int) -> NDArray[np.float64]:
+    values = {start: z}
+    last = z
+    for op, ins, out in steps:
+        last = evaluate(op, [values[i] for i in ins])
+        values[out] = last
+    return last
+
+
+def record(plan: Plan, solver: Solver, found: Measurement, *, corrected: bool) -> Plan:
+    """The plan with factors and measurements; corrected layers keep theory's value in ``planned``."""
+    by_name = {solver.graph.leaves[leaf].name: leaf for leaf in {*found.output, *found.end}}
+    weights: list[Weight] = []
+    for w in plan.weights:
+        leaf = by_name.get(w.name)
+        if leaf is None or len(w.parts) != 1:
+            weights.append(w)
+            continue
+        weights.append(replace(w, parts=(_recorded(w.parts[0], solver, leaf, found, corrected),)))
+    dead = [n for n, leaf in by_name.items() if found.dead.get(leaf, 0.0) > 0.05]
+    extra = [f"{found.dead[by_name[n]]:.0%} of the units after {n} are zero for every sample of the batch" for n in sorted(dead)]
+    return replace(plan, weights=tuple(weights), warnings=(*plan.warnings, *found.warnings, *extra))
+
+
+def _recorded(part: Part, solver: Solver, leaf: int, found: Measurement, corrected: bool) -> Part:
+    d = solver.decisions[leaf]
+    assert d.region is not None
+    end = found.end.get(leaf, found.output.get(leaf) if d.region.end == d.region.output else None)
+    part = replace(part, measured=end, measured_output=found.output.get(leaf))
+    if not corrected or leaf not in found.factor:
+        return part
+    s = found.factor[leaf]
+    draw = replace(part.draw, factor=part.draw.factor * s)
+    if end is None or part.predicted is None or part.predicted_output is None:
+        return replace(part, draw=draw)
+    settled = d.target if d.target is not None and d.region.curved else part.predicted
+    ratio = found.output[leaf]
+    return replace(
+        part, draw=draw, planned=part.predicted, predicted=settled, band=_tight(solver, d.region.end, settled),
+        predicted_output=ratio, output_band=_tight(solver, d.region.output, ratio),
+    )  # fmt: skip
+
+
+def _tight(solver: Solver, value: int, level: float) -> tuple[float, float]:
+    """Band of a corrected layer: what is left is the fluctuation of its own finite output."""
+    v = math.log1p(solver.walk.signals[value].fluctuation())
+    s = 1.6448536 * math.sqrt(v) + 0.02
+    return level * math.exp(-s), level * math.exp(s)
