@@ -54,7 +54,9 @@ def ops(graph):
 def test_the_lecture_net_is_linear_maps_biases_and_relus(lecture):
     graph = open_model(lecture, batch()).record()
     assert ops(graph) == ["Contract", "add", "relu"] * 2 + ["Contract", "add"]
-    assert [leaf.name for _, leaf in graph.params()] == [f"layers.{i}.{p}" for i in range(3) for p in ("weight", "bias")]
+    assert [leaf.name for _, leaf in graph.params()] == [
+        f"layers.{i}.{p}" for i in range(3) for p in ("weight", "bias")
+    ]
     assert graph.unused == () and graph.notes == ()
 
 
@@ -127,7 +129,9 @@ def test_writing_makes_a_new_module_that_shares_every_other_leaf(lecture):
     assert runtime.result.layers[0].weight.dtype == jnp.float32
     assert runtime.result.layers[1].weight is lecture.layers[1].weight
     np.testing.assert_array_equal(lecture.layers[0].weight, kept)
-    np.testing.assert_array_equal(runtime.read(["layers.0.weight"])["layers.0.weight"], np.full((10, 1), np.float32(0.1)))
+    np.testing.assert_array_equal(
+        runtime.read(["layers.0.weight"])["layers.0.weight"], np.full((10, 1), np.float32(0.1))
+    )
 
 
 def test_linen_needs_no_parameters_to_be_recorded_and_returns_a_tree():
