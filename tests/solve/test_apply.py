@@ -10,7 +10,7 @@ import pytest
 
 from anyinit._core.layout import extract
 from anyinit._core.sampling import draw
-from anyinit._solve.apply import materialize, part_values, work_dtype
+from anyinit._solve.apply import materialize, part_values, rematerialize, rescaled, work_dtype
 from anyinit._solve.plan import Draw, Part, Plan, Weight
 from anyinit.errors import PlanError
 
@@ -91,10 +91,8 @@ def test_seeds_differ_and_the_same_seed_agrees() -> None:
 
 def test_a_part_is_its_factor_times_its_draw_in_canonical_layout() -> None:
     made = materialize(plan(), Held(0.0))
-    expected = draw(3, 0, "", (1, 8, 36), "orthogonal", 0.2 * 1.7)
-    np.testing.assert_array_equal(made["conv"].reshape(1, 8, 36), expected)
-    unscaled = draw(3, 0, "", (1, 8, 36), "orthogonal", 0.2, "float64")
-    np.testing.assert_allclose(made["conv"].reshape(1, 8, 36), 1.7 * unscaled, rtol=1e-6)
+    drawn = draw(3, 0, "", (1, 8, 36), "orthogonal", 0.2).astype(np.float64)
+    np.testing.assert_array_equal(made["conv"].reshape(1, 8, 36), (drawn * 1.7).astype(np.float32))
     for k, label in enumerate("qkv"):
         expected = draw(3, 1, label, (1, 4, 4), "normal", 0.1 * (k + 1))
         np.testing.assert_array_equal(made["qkv"][4 * k : 4 * k + 4], expected[0])
@@ -140,20 +138,56 @@ def test_a_plan_read_back_from_json_makes_the_same_bytes() -> None:
     assert all(one[n].tobytes() == two[n].tobytes() for n in one)
 
 
+def corrected(base: Plan) -> Plan:
+    """A factor on the convolution, one on a part of the packed weight, the rest as it was."""
+    conv, qkv, *others = base.weights
+    conv = replace(conv, parts=(replace(conv.parts[0], draw=replace(conv.parts[0].draw, factor=1 / 3)),))
+    middle = replace(qkv.parts[1], draw=replace(qkv.parts[1].draw, factor=0.7))
+    return base.with_weights((conv, replace(qkv, parts=(qkv.parts[0], middle, qkv.parts[2])), *others))
+
+
+def test_remaking_after_a_correction_gives_the_bytes_of_making_anew() -> None:
+    base = plan()
+    conv = base.weights[0]
+    uncorrected = replace(conv, parts=(replace(conv.parts[0], draw=replace(conv.parts[0].draw, factor=1.0)),))
+    for before in (base, base.with_weights((uncorrected, *base.weights[1:])), plan(seed=4)):
+        made = materialize(before, Held(1.0))
+        for after in (base, corrected(base), before):
+            fresh = materialize(after, Held(1.0))
+            again = rematerialize(before, made, after, Held(1.0))
+            assert list(again) == list(fresh)
+            assert all(again[n].tobytes() == fresh[n].tobytes() for n in fresh)
+
+
+def test_remaking_an_unchanged_plan_reads_and_copies_nothing() -> None:
+    held = Held(1.0)
+    made = materialize(plan(), held)
+    held.asked.clear()
+    again = rematerialize(plan(), made, plan(), held)
+    assert held.asked == []
+    assert all(again[n] is made[n] for n in made)
+
+
 def test_progress_counts_every_parameter_once() -> None:
     calls: list[tuple[int, int, str]] = []
     materialize(plan(), Held(0.0), progress=lambda *call: calls.append(call))
     assert calls == [(1, 4, "conv"), (2, 4, "qkv"), (3, 4, "half"), (4, 4, "bias")]
 
 
-def test_the_rounding_happens_once() -> None:
-    """float32 of (scale * factor * value), not a float32 draw scaled again."""
-    how = matrix(0, std=1 / 3, factor=1.1)
-    made = part_values(0, (50, 40), Part(draw=how), "float32")
-    twice = (draw(0, 0, "", (1, 50, 40), std=1 / 3).astype(np.float64) * 1.1).astype(np.float32)
-    once = (draw(0, 0, "", (1, 50, 40), std=1.0).astype(np.float64) * (1 / 3 * 1.1)).astype(np.float32)
-    np.testing.assert_array_equal(made, once)
-    assert (twice != once).any()
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("factor", [1.0, 1 / 3, 1.1])
+def test_rescaling_a_drawn_network_gives_the_bytes_of_one_made_with_the_factor(factor: float, dtype: str) -> None:
+    first = part_values(0, (50, 40), Part(draw=matrix(0, std=1 / 3)), dtype)
+    made = part_values(0, (50, 40), Part(draw=matrix(0, std=1 / 3, factor=factor)), dtype)
+    assert rescaled(first, factor).tobytes() == made.tobytes()
+    assert made.dtype == dtype
+    wide = first.astype(np.result_type(dtype, np.float64)) * factor
+    np.testing.assert_array_equal(made, wide.astype(dtype))
+
+
+def test_the_product_with_a_factor_is_not_taken_in_float32() -> None:
+    values = part_values(0, (50, 40), Part(draw=matrix(0)), "float32")
+    assert (rescaled(values, 1 / 3) != values * np.float32(1 / 3)).any()
 
 
 def test_two_parts_with_one_key_and_label_are_refused() -> None:

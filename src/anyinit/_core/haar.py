@@ -63,8 +63,10 @@ def odd(x: Real) -> Real:
 def from_grid(integers: Field, double: bool, scale: float = 1.0) -> Field:
     """:func:`haar` of values that :func:`odd` made, no wider than high; overwrites them."""
     groups, rows, cols = integers.shape
-    out = np.empty_like(integers)
     step = max(1, _TILE // max(1, rows * cols))
+    if step >= groups:
+        return _tall(integers, double, scale)
+    out = np.empty_like(integers)
     for at in range(0, groups, step):
         out[at : at + step] = _tall(integers[at : at + step], double, scale)
     return out

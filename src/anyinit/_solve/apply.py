@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,9 @@ def materialize(
 ) -> dict[str, Array]:
     """The full array of every parameter the plan sets, by name.
 
-    Each part is ``factor`` times its draw (scale and factor multiply in float64, entries are rounded once) or
-    its constant, written through its view. ``keep`` parts, and entries that no part covers, hold what the
-    model holds; a parameter that is kept altogether is left out.
+    Each part is its draw or constant, then :func:`rescaled` by ``factor``, written through its view.
+    ``keep`` parts, and entries that no part covers, hold what the model holds; a parameter that is
+    kept altogether is left out.
 
     Args:
         plan: what to make.
@@ -61,14 +62,54 @@ def materialize(
     return made
 
 
+def rematerialize(
+    before: Plan, made: Mapping[str, Array], after: Plan, read: Read, dtypes: Mapping[str, str] | None = None
+) -> dict[str, Array]:
+    """What :func:`materialize` makes of ``after``, reusing what it ``made`` of ``before``.
+
+    Only draws that differ cost anything, and where nothing but a first factor was added, one product.
+    """
+    old = {w.name: w for w in before.weights} if before.seed == after.seed else {}
+    kept: dict[str, Array] = {}
+    for weight in after.weights:
+        earlier = old.get(weight.name)
+        factor = _added_factor(earlier, weight) if earlier and weight.name in made else None
+        if factor is not None:
+            kept[weight.name] = rescaled(made[weight.name], factor)
+    rest = after.with_weights(tuple(w for w in after.weights if w.name not in kept))
+    fresh = materialize(rest, read, dtypes)
+    return {w.name: {**kept, **fresh}[w.name] for w in after.weights if w.name in kept or w.name in fresh}
+
+
+def _added_factor(before: Weight, after: Weight) -> float | None:
+    """The factor that turns one made parameter into the other to the last bit; None if there is none."""
+    one, two = [p.draw for p in before.parts], [p.draw for p in after.parts]
+    labels = [p.label for p in before.parts] == [p.label for p in after.parts]
+    if (before.shape, before.dtype) != (after.shape, after.dtype) or not labels:
+        return None
+    if one == two:
+        return 1.0
+    lone = len(one) == len(two) == 1 and one[0].factor == 1.0 and _plain(one[0])
+    return two[0].factor if lone and replace(one[0], factor=two[0].factor) == two[0] else None
+
+
 def part_values(seed: int, shape: tuple[int, ...], part: Part, dtype: str) -> Array:
     """One part of a parameter of ``shape`` in canonical form ``(groups, n_out, n_in)``."""
     how = part.draw
     size = canonical_shape(shape, how.view, how.groups, how.outs, how.ins)
-    std, mean = how.std * how.factor, how.value * how.factor
-    if how.distribution == "constant":
-        return np.full(size, mean, dtype)
-    return draw(seed, how.key, part.label, size, how.distribution, std, dtype, how.mirrored, mean)
+    values = draw(seed, how.key, part.label, size, how.distribution, how.std, dtype, how.mirrored, how.value)
+    return rescaled(values, how.factor)
+
+
+def rescaled(values: Array, factor: float) -> Array:
+    """``factor * values`` with one rounding, from a float64 product, to the type of ``values``.
+
+    So a network drawn with factor 1 and rescaled holds the bytes of one made with the factor.
+    """
+    if factor == 1.0:
+        return values
+    wide = np.result_type(values.dtype, np.float64)
+    return np.multiply(values, factor, out=np.empty_like(values), dtype=wide, casting="same_kind")
 
 
 def work_dtype(dtype: str, name: str = "") -> str:
