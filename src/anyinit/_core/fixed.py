@@ -56,7 +56,7 @@ def unit_level(f: Integrand, homogeneous: float | None) -> tuple[float | None, t
     levels = {} if root is not None else _scan(f)
     bracket = _bracket(levels)
     if root is None and bracket is not None:
-        root = solve(lambda t: f.moments(0.0, math.exp(t)).m2 - 1.0, *bracket)
+        root = solve(lambda t: _level(f, t)[0] - 1.0, *bracket)
     if root is not None:
         return math.exp(0.5 * root), None
     return None, (min(levels.values()), max(levels.values()))
@@ -107,7 +107,7 @@ def _scan(f: Integrand) -> dict[float, float]:
 
 def _bracket(levels: dict[float, float]) -> tuple[float, float] | None:
     """Neighbouring log variances, nearest to 0, between which the level passes 1."""
-    known = sorted(t for t, level in levels.items() if t > -64.0 and math.isfinite(level))
+    known = sorted(t for t, level in levels.items() if t > -64.0)
     pairs = [(a, b) for a, b in pairwise(known) if (levels[a] > 1.0) != (levels[b] > 1.0)]
     return min(pairs, key=lambda ab: abs(ab[0] + ab[1]), default=None)
 

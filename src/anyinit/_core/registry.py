@@ -176,8 +176,8 @@ class _Foreign:
     def _choose(self, x: Array) -> Callable[[Array], Any]:
         framework = _framework(self._target)
         if framework is not None:
-            return _adapter(framework, self._name).evaluator(self._target, self._params)
-        made = self._target(**self._params) if isinstance(self._target, type) else self._target
+            return self._converted(framework)
+        made = self._constructed(self._target) if isinstance(self._target, type) else self._target
         rest = {} if isinstance(self._target, type) else dict(self._params)
 
         def plain(a: Array) -> Any:
@@ -189,14 +189,30 @@ class _Foreign:
         except Exception as error:  # noqa: BLE001 (whatever a user's function raises on arrays)
             return self._try_frameworks(x, error)
         framework = _framework(out)
-        return plain if framework is None else _adapter(framework, self._name).evaluator(self._target, self._params)
+        return plain if framework is None else self._converted(framework)
+
+    def _converted(self, framework: str) -> Callable[[Array], Any]:
+        adapter = _adapter(framework, self._name)
+        if not isinstance(self._target, type):
+            return adapter.evaluator(self._target, self._params)
+        return self._constructed(lambda **params: adapter.evaluator(self._target, params))
+
+    def _constructed(self, make: Callable[..., Any]) -> Any:
+        try:
+            return make(**self._params)
+        except Exception as error:
+            raise ActivationError(
+                f"The activation class {self._name} cannot be constructed with these parameters",
+                value=f"{dict(self._params)}: {type(error).__name__}: {error}",
+                remedy="Pass what its constructor needs to activation_profile(name, parameter=value).",
+            ) from error
 
     def _try_frameworks(self, x: Array, refused: Exception) -> Callable[[Array], Any]:
         """A function that NumPy arrays do not suit: written for a framework that is loaded already."""
         for framework in ("torch", "jax"):
             if framework not in sys.modules:
                 continue
-            call = _adapter(framework, self._name).evaluator(self._target, self._params)
+            call = self._converted(framework)
             try:
                 call(x)
             except Exception as error:  # noqa: BLE001
