@@ -115,7 +115,8 @@ def test_growth_beyond_a_variance_bounds_the_search_instead_of_breaking_it() -> 
 
 
 HOMOGENEOUS = [
-    (1, F["relu"]), (2, np.square), (0.5, lambda x: np.sqrt(np.abs(x))), (0, np.sign), (1.5, lambda x: np.abs(x) ** 1.5),
+    (1, F["relu"]), (2, np.square), (0.5, lambda x: np.sqrt(np.abs(x))), (0, np.sign),
+    (1.5, lambda x: np.abs(x) ** 1.5),
 ]  # fmt: skip
 
 

@@ -99,7 +99,7 @@ class BreakMap:
         jumps: list[Array] = []
         first = True
         while lo.size:
-            if lo.size > _CAP:
+            if lo.size > (_CAP if self.reach < 512 else _CAP // 4):
                 return self._noisy(lo, hi) if retry else None
             bad, _, jump = self._judge(lo, hi, tolerance)
             if not first:

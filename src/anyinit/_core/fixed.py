@@ -15,7 +15,7 @@ from anyinit.errors import ActivationError
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
 
-_GRID = (0.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0, 26.0)  # |log variance| looked at
+_GRID = (0.0, 2.0, 4.0, 8.0, 12.0, 20.0, 26.0)  # |log variance| looked at
 _STRIDE = 4.0
 
 
@@ -107,7 +107,7 @@ def _scan(f: Integrand) -> dict[float, float]:
 
 def _bracket(levels: dict[float, float]) -> tuple[float, float] | None:
     """Neighbouring log variances, nearest to 0, between which the level passes 1."""
-    known = sorted(t for t, level in levels.items() if t > -64.0)
+    known = sorted(t for t in levels if t > -64.0)
     pairs = [(a, b) for a, b in pairwise(known) if (levels[a] > 1.0) != (levels[b] > 1.0)]
     return min(pairs, key=lambda ab: abs(ab[0] + ab[1]), default=None)
 
