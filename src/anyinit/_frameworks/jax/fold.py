@@ -65,7 +65,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "stop_gradient": _plain(np.asarray), "select_n": _select, "clamp": _clamp, "iota": _iota, "slice": _slice,
     "broadcast_in_dim": _broadcast, "integer_pow": _integer_pow,
     "convert_element_type": lambda p, x: x.astype(p["new_dtype"]),
-    "reshape": lambda p, x: x.reshape(p["new_sizes"]),
+    "reshape": lambda p, x: (x if p["dimensions"] is None else x.transpose(p["dimensions"])).reshape(p["new_sizes"]),
     "squeeze": lambda p, x: x.squeeze(tuple(int(d) for d in p["dimensions"])),
     "expand_dims": lambda p, x: np.expand_dims(x, tuple(int(d) for d in p["dimensions"])),
     "transpose": lambda p, x: x.transpose(p["permutation"]),

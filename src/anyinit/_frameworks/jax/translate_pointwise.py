@@ -76,7 +76,7 @@ def erf_inv(low: Lowering, step: Step, x: Bound) -> Bound:
     source = random_of(low, x)
     if source is not None and source.kind == "uniform":
         bottom, top = source.params
-        if abs(bottom + 1) < 1e-2 and top == 1.0:
+        if math.isclose(bottom, -1.0, rel_tol=1e-2) and math.isclose(top, 1.0, rel_tol=1e-2):
             return noise(low, Random("normal", (0.0, math.sqrt(0.5)), source.shape), FLOAT)
     return low.pointwise("erfinv", [x], x.shape)
 

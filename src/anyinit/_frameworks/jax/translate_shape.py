@@ -13,7 +13,10 @@ from anyinit._graph.ops import Concat, Fill, Pad, Repeat, Shuffle, Slice
 
 @translates("reshape")
 def reshape(low: Lowering, step: Step, x: Bound, *_: Bound) -> Bound:
-    shape = out_shape(step)
+    shape, order = out_shape(step), step.params.get("dimensions")
+    if order is not None:
+        moved = low.permute(low.full(x), order)
+        return Bound(shape, x.kind, low.reshape(moved, shape))
     if x.data is not None:
         return replace(x, shape=shape, data=np.broadcast_to(x.data, x.shape).reshape(shape))
     kept = [i for i, n in enumerate(x.shape) if n != 1]
