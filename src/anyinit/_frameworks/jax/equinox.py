@@ -24,6 +24,7 @@ def program(model: Any, forward: Callable[..., Any] | None, *, mapped: bool = Fa
         return module(*args, **kwargs, **extra)
 
     made = tree_program(model, run)
+    made.apart = False
     if mapped:
         made.notes.append(PER_EXAMPLE)
     return made

@@ -96,7 +96,7 @@ def _value(spec: Any) -> Any:
         return _checked(spec)
     if hasattr(spec, "shape") and hasattr(spec, "dtype"):
         return jax.ShapeDtypeStruct(
-            tuple(spec.shape), jnp.dtype(str(np.dtype(spec.dtype))) if not _keyed(spec) else spec.dtype
+            tuple(spec.shape), jnp.dtype(str(np.dtype(spec.dtype))) if not keyed(spec) else spec.dtype
         )
     leaves, treedef = jax.tree_util.tree_flatten(spec)
     if leaves and leaves[0] is not spec:
@@ -104,13 +104,14 @@ def _value(spec: Any) -> Any:
     raise ConfigError("This is no input a JAX model can take", value=type(spec).__name__, remedy=REMEDY)
 
 
-def _keyed(spec: Any) -> bool:
+def keyed(spec: Any) -> bool:
+    """Whether an array holds random keys."""
     return jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key)
 
 
 def _checked(spec: Any) -> Any:
     array = spec if isinstance(spec, jax.Array) else jnp.asarray(np.asarray(spec))
-    if _keyed(array):
+    if keyed(array):
         return array
     if array.size == 0:
         raise ConfigError("The batch is empty", value=tuple(array.shape), remedy="Pass at least one example.")

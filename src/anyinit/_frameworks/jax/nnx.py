@@ -31,7 +31,7 @@ def program(model: Any, forward: Callable[..., Any] | None) -> Program:
         nnx.update(model, assemble(values))
         return model
 
-    made.rebuild = rebuild
+    made.rebuild, made.apart = rebuild, False
     return made
 
 

@@ -35,6 +35,7 @@ class Program:
 
     ``rebuild(values)`` makes the framework's own object of them (``None`` in a slot keeps what was
     there); ``realize()`` gives initial values to a model that has none yet.
+    ``apart``: the model keeps its parameters in a tree of their own.
     """
 
     call: Callable[[Sequence[Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -42,6 +43,7 @@ class Program:
     rebuild: Callable[[Sequence[Any]], Any]
     realize: Callable[[], Sequence[Any]] | None = None
     notes: list[str] = field(default_factory=list[str])
+    apart: bool = True
 
 
 def part_of(key: Any) -> str:

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from anyinit._frameworks.jax import open_model, recognizes
 from anyinit._frameworks.jax.flatten import Flat, as_jax, evaluate, needed_for
-from anyinit._frameworks.jax.inputs import Batch
+from anyinit._frameworks.jax.inputs import Batch, keyed
 from anyinit._frameworks.jax.program import PARAM, Program
 from anyinit._frameworks.jax.record import Recording, record
 from anyinit._graph.graph import INT, Graph
@@ -33,6 +34,38 @@ class JaxRuntime:
         self._recording: Recording | None = None
         self._highs: dict[int, int] = {}
         self.result: Any = None
+
+    # ---- facts ------------------------------------------------------------------------------
+    @property
+    def batch_given(self) -> bool:
+        """Whether the caller gave numbers, not only shapes."""
+        return not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in self._batch.leaves())
+
+    def input_arrays(self) -> dict[str, Array]:
+        """The caller's arrays by the names of the input leaves; empty when only shapes were given."""
+        named = zip(self._batch.names(), self._batch.leaves(), strict=True)
+        return {n: widened(x) for n, x in named if not isinstance(x, jax.ShapeDtypeStruct) and not keyed(x)}
+
+    def inputs_used(self) -> dict[str, Array]:
+        """What :meth:`run` feeds, by the names of the input leaves: the batch, else synthetic input."""
+        self._recorded()
+        real = jax.tree_util.tree_leaves(self._batch.synthetic(self._highs))
+        return {n: widened(x) for n, x in zip(self._batch.names(), real, strict=True) if not keyed(x)}
+
+    def parameters(self) -> list[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]]:
+        """``(name, aliases, shape, dtype, trainable)`` of every parameter, in the model's own order."""
+        slots = (s for s in self._program.slots if s.role == PARAM)
+        return [(s.name, s.aliases, tuple(s.value.shape), str(s.value.dtype), True) for s in slots]
+
+    @property
+    def model_result(self) -> Any:
+        """The new module of a framework whose modules hold their parameters; ``None`` before a write."""
+        return None if self._program.apart else self.result
+
+    @property
+    def params_result(self) -> Any:
+        """The new parameter tree of a model that keeps its parameters apart; ``None`` before a write."""
+        return self.result if self._program.apart else None
 
     # ---- recording --------------------------------------------------------------------------
     def record(self) -> Graph:
@@ -247,3 +280,6 @@ def _integer_bounds(graph: Graph, batch: Batch) -> dict[int, int]:
 
 def _first_line(error: BaseException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), "")
+
+
+__all__ = ["JaxRuntime", "open_model", "recognizes"]
