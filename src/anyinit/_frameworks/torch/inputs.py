@@ -15,7 +15,7 @@ from anyinit._frameworks.torch.memory import to_numpy
 from anyinit.errors import ConfigError
 
 Tensor = torch.Tensor
-_REMEDY = "Pass a shape such as (32, 3, 224, 224), a batch (tensor, array, tuple or dict of them) or a function returning one."
+_REMEDY = "Pass a shape such as (32, 3, 224, 224), a batch (tensor, array, tuple, dict) or a function returning one."
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import anyinit._frameworks.torch.translate  # noqa: F401  (fills the registries)
 from anyinit._frameworks.torch.calls import EMPTY, LIKE, READS, Call, describe
 from anyinit._frameworks.torch.lower import ATEN, Lower, V
 from anyinit._frameworks.torch.memory import LIMIT, Memory, Tracked, kind_of, storage_key
+from anyinit._frameworks.torch.standins import STAND_INS
 from anyinit._frameworks.torch.trees import CPU, META, each, empty_twin, flatten, swap, tensors
 from anyinit._frameworks.torch.views import STEPS, Chain, apply
 from anyinit._graph.graph import Builder, Leaf, Value
@@ -142,11 +143,15 @@ class Recorder(TorchDispatchMode):
         written = self._mutated(call, args, kwargs)
         if not self.meta and any(t.root.protected for t in written):
             raise CopiesNeededError(call.name)
+        for t in written:
+            memory.reveal(t.root)
         values = {key: memory.handle(t) for key, t in items.items()}
         run = {key: memory.runnable(t) for key, t in items.items()}
         device = META if self.meta else None
         here = self.meta and "device" in call.arguments and not items
-        out = func(*swap(args, lambda t: run[id(t)], device), **swap(kwargs, lambda t: run[id(t)], device, here))
+        operands, options = swap(args, lambda t: run[id(t)], device), swap(kwargs, lambda t: run[id(t)], device, here)
+        out = STAND_INS[call.base](*operands, **options) if self.meta and call.base in STAND_INS else NotImplemented
+        out = func(*operands, **options) if out is NotImplemented else out
         low.results = list(tensors(out)) or [t.handle for t in written]
         if not low.results:
             return out
@@ -183,7 +188,9 @@ class Recorder(TorchDispatchMode):
         bound = dict(zip(call.arguments, args, strict=False)) | kwargs
         return [self.memory.track(t) for name in call.mutated for t in tensors(bound.get(name))]
 
-    def _chain(self, call: Call, home: Tracked, index: int, outs: Sequence[Tensor], args: Any, kwargs: Any) -> Chain | None:
+    def _chain(
+        self, call: Call, home: Tracked, index: int, outs: Sequence[Tensor], args: Any, kwargs: Any
+    ) -> Chain | None:
         """Steps from the argument that owns the memory to a result, if they are known."""
         maker = next((STEPS[label] for label in call.labels if label in STEPS), None)
         if maker is None or not isinstance(args[0], Tensor) or self.memory.track(args[0]) is not home:

@@ -16,7 +16,7 @@ from anyinit._frameworks.torch.inputs import Inputs
 from anyinit._frameworks.torch.memory import dtype_name, kind_of, storage_key
 from anyinit._frameworks.torch.record import CopiesNeededError, DataNeededError, Recorder, Tape
 from anyinit._graph import ops
-from anyinit._graph.graph import Graph, Leaf, Node
+from anyinit._graph.graph import BOOL, INT, Graph, Leaf, Node, Value
 from anyinit.errors import TraceError
 
 Forward = Callable[..., Any] | None
@@ -169,7 +169,14 @@ def _shared_first(model: nn.Module) -> list[torch.Tensor]:
 
 # --- finishing --------------------------------------------------------------------------------
 
-_STRUCTURE = (ops.Reshape, ops.Permute, ops.Expand, ops.Slice, ops.Update, ops.Fill)
+_STRUCTURE = (ops.Reshape, ops.Permute, ops.Expand, ops.Slice, ops.Update, ops.Fill, ops.Random)
+
+
+def _idle(node: Node, values: list[Value]) -> bool:
+    """Whether a result nobody reads may be dropped: rearrangements, noise, and whole numbers and truths."""
+    if isinstance(node.op, _STRUCTURE) or values[node.output].kind in (INT, BOOL):
+        return True
+    return isinstance(node.op, ops.Opaque) and all(values[i].kind in (INT, BOOL) for i in node.inputs)
 
 
 def _finished(recorder: Recorder, outputs: tuple[int, ...], model: nn.Module, level: str, training: bool) -> Recording:
@@ -178,7 +185,7 @@ def _finished(recorder: Recorder, outputs: tuple[int, ...], model: nn.Module, le
     needed = set(outputs) | {i for i, leaf in b.leaves.items() if leaf.role in ("input", "param")}
     kept: list[Node] = []
     for node in reversed(b.nodes):
-        if node.output in needed or not isinstance(node.op, _STRUCTURE):
+        if node.output in needed or not _idle(node, b.values):
             kept.append(node)
             needed.add(node.output)
             needed.update(node.inputs)
@@ -223,7 +230,7 @@ def equal(a: Graph, b: Graph) -> str:
         p, q = a.leaves.get(i), b.leaves.get(i)
         if _face(p) != _face(q):
             return f"leaf {i}: {_face(p)} against {_face(q)}"
-        if p is not None and q is not None and p.data is not None and not np.array_equal(p.data, q.data, equal_nan=True):
+        if p and q and p.data is not None and not np.array_equal(p.data, q.data, equal_nan=True):  # type: ignore[arg-type]
             return f"leaf {i}, {p.name}: other numbers"
     return ""
 

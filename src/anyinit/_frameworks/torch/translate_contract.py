@@ -198,6 +198,22 @@ def convolve(low: Lower, x: V, weight: V, bias: V | None, groups: int, geometry:
     return low.channelwise("add", out, bias, 1 if batched else 0)
 
 
+@aten("_grouped_mm")
+def _grouped_mm(low: Lower, a: V, b: V, offs: V | None = None, bias: V | None = None, out_dtype: object = None) -> V:
+    """Rows sorted by expert: every expert is taken to get an equal share, which no statistic can tell
+    from the real one as rows are exchangeable."""
+    if a.ndim != 2 or b.ndim != 3 or bias is not None:
+        return NotImplemented
+    rows, experts = a.shape[0], b.shape[0]
+    share = -(-rows // experts)
+    if share * experts != rows:
+        op = ops.Pad((0, 0), (share * experts - rows, 0), 0.0, "circular")
+        a = low.add(op, (a,), (share * experts, a.shape[1]))
+    out = low.contract(low.reshape(a, (experts, share, a.shape[1])), b, (0, 1, 2), (0, 2, 3), (0, 1, 3))
+    low.note("tokens routed to experts are taken to be shared equally among them")
+    return low.slice(low.reshape(out, (experts * share, b.shape[2])), 0, 0, rows)
+
+
 @aten("bilinear")
 def _bilinear(low: Lower, x1: V, x2: V, weight: V, bias: V | None = None) -> V:
     n = x1.ndim

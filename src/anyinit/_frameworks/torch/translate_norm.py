@@ -81,7 +81,8 @@ def _with_running(low: Lower, x: V, mean: V, var: V, eps: float) -> V:
 
 @aten("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "_batch_norm_impl_index")
 def _native_batch_norm(low: Lower, x: V, weight: V | None, bias: V | None, running_mean: V | None,
-                       running_var: V | None, training: bool, momentum: float, eps: float, *rest: Any) -> Any:  # fmt: skip
+                       running_var: V | None, training: bool, momentum: float, eps: float,
+                       *rest: Any) -> Any:  # fmt: skip
     out = _batch_norm(low, x, weight, bias, running_mean, running_var, training, momentum, eps)
     return (out, *(None for _ in low.shapes[1:]))
 

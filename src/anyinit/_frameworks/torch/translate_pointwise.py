@@ -11,9 +11,9 @@ from anyinit._frameworks.torch.lower import ATEN, Lower, Operand, V, aten, axis
 from anyinit._graph import ops
 
 _SAME_NAME = (
-    "neg abs sign square sqrt rsqrt reciprocal exp expm1 exp2 log log1p log2 log10 sin cos tan asin acos atan sinh cosh "
-    "tanh asinh acosh atanh sinc erf erfc erfinv lgamma digamma i0 sigmoid relu relu6 selu silu mish hardswish floor ceil "
-    "trunc frac isnan isinf isfinite logical_not logical_and logical_or logical_xor eq ne lt le gt ge maximum minimum "
+    "neg abs sign square sqrt rsqrt reciprocal exp expm1 exp2 log log1p log2 log10 sin cos tan asin acos atan sinh "
+    "cosh tanh asinh acosh atanh sinc erf erfc erfinv lgamma digamma i0 sigmoid relu relu6 selu silu mish hardswish floor "
+    "ceil trunc frac isnan isinf isfinite logical_not logical_and logical_or logical_xor eq ne lt le gt ge maximum minimum "
     "fmod remainder hypot copysign nextafter logaddexp xlogy atan2 heaviside real imag"
 )
 _RENAMED = {
@@ -23,7 +23,8 @@ _RENAMED = {
     "log_sigmoid": "log_sigmoid", "hardsigmoid": "hard_sigmoid", "fix": "trunc", "negative": "neg", "absolute": "abs",
     "sgn": "sign", "bitwise_not": "logical_not", "conj": "conj", "_conj": "conj", "conj_physical": "conj",
     "_conj_physical": "conj", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
-    "arctanh": "atanh", "arcsinh": "asinh", "arccosh": "acosh", "multiply": "mul", "divide": "div", "true_divide": "div",
+    "arctanh": "atanh", "arcsinh": "asinh", "arccosh": "acosh", "multiply": "mul", "divide": "div",
+    "true_divide": "div",
     "floor_divide": "floor_divide", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
     "not_equal": "ne", "mul": "mul", "div": "div", "__and__": "bit_and", "__or__": "bit_or", "bitwise_and": "bit_and",
     "bitwise_or": "bit_or", "fmax": "maximum", "fmin": "minimum",
@@ -91,15 +92,16 @@ def _leaky_relu(low: Lower, x: V, negative_slope: float = 0.01) -> V:
     return low.pointwise("leaky_relu", x, negative_slope)
 
 
-@aten("rrelu", "rrelu_with_noise")
-def _rrelu(low: Lower, x: V, *rest: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
-           generator: Any = None) -> V:  # fmt: skip
-    numbers = [v for v in rest if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    lower, upper = (numbers + [lower, upper])[:2] if len(numbers) >= 2 else (lower, upper)
-    if training or True in [v for v in rest if isinstance(v, bool)]:
-        slope = low.add(ops.Random("uniform", (lower, upper), x.shape), (), x.shape)
-        return low.pointwise("prelu", x, slope)
-    return low.pointwise("leaky_relu", x, (lower + upper) / 2)
+@aten("rrelu")
+def _rrelu(low: Lower, x: V, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *rest: Any) -> V:
+    if not training:
+        return low.pointwise("leaky_relu", x, (lower + upper) / 2)
+    return low.pointwise("prelu", x, low.add(ops.Random("uniform", (lower, upper), x.shape), (), x.shape))
+
+
+@aten("rrelu_with_noise")
+def _rrelu_with_noise(low: Lower, x: V, noise: V, *options: Any) -> V:
+    return _rrelu(low, x, *options)
 
 
 @aten("prelu", "_prelu_kernel")

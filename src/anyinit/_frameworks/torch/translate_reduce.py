@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from anyinit._frameworks.torch.lower import Lower, V, aten, axes, axis
 from anyinit._graph import ops
 
@@ -19,7 +21,8 @@ def _reduction(kind: str) -> Any:
 
 
 for _kind, _names in {
-    "sum": ("sum",), "mean": ("mean",), "prod": ("prod",), "any": ("any",), "all": ("all",), "argmax": ("argmax", "argmin"),
+    "sum": ("sum",), "mean": ("mean",), "prod": ("prod",), "any": ("any",), "all": ("all",),
+    "argmax": ("argmax", "argmin"),
     "logsumexp": ("logsumexp", "special_logsumexp"), "max": ("amax", "max.default"), "min": ("amin", "min.default"),
 }.items():  # fmt: skip
     aten(*_names)(_reduction(_kind))
@@ -183,25 +186,39 @@ def _avg_pool(low: Lower, x: V, kernel_size: Ints, stride: Ints = (), padding: I
 @aten("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d",
       "_adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")  # fmt: skip
 def _adaptive(low: Lower, x: V, output_size: Ints) -> Any:
-    """Windows of an adaptive pooling are averages of its own, which differ by one where sizes do not divide."""
-    call = low.base
-    n = int(call.removesuffix("d")[-1])
-    kind = "max" if "max" in call else "avg"
+    """Equal windows where sizes divide; else the averages are a constant matrix along each dimension."""
+    n = int(low.base.removesuffix("d")[-1])
+    kind = "max" if "max" in low.base else "avg"
+    dims = tuple(range(x.ndim - n, x.ndim))
     outs = low.shapes[0][-n:]
-    dims = range(x.ndim - n, x.ndim)
     if all(o == 1 for o in outs):
         out = low.reduce(x, "mean" if kind == "avg" else "max", dims, keepdims=True)
-    elif all(x.shape[d] == o for d, o in zip(dims, outs, strict=True)):
-        out = low.pointwise("identity", x)
+    elif all(x.shape[d] % o == 0 for d, o in zip(dims, outs, strict=True)):
+        windows = tuple(
+            ops.PoolWindow(d, x.shape[d] // o, x.shape[d] // o)
+            for d, o in zip(dims, outs, strict=True)
+            if x.shape[d] != o
+        )
+        out = low.add(ops.Pool(kind, windows), (x,), low.shapes[0], x.kind) if windows else low.pointwise("identity", x)
+    elif kind == "avg":
+        out = x
+        for d, o in zip(dims, outs, strict=True):
+            out = _averaged(low, out, d, o)
     else:
-        windows = tuple(_adaptive_window(d, x.shape[d], o) for d, o in zip(dims, outs, strict=True))
-        out = low.add(ops.Pool(kind, windows), (x,), low.shapes[0], x.kind)
+        return NotImplemented
     return (out, *(None for _ in low.shapes[1:])) if len(low.shapes) > 1 else out
 
 
-def _adaptive_window(dim: int, size: int, out: int) -> ops.PoolWindow:
-    lengths = [-(-(i + 1) * size // out) - i * size // out for i in range(out)]
-    return ops.PoolWindow(dim, max(1, round(sum(lengths) / out)), max(1, size // out))
+def _averaged(low: Lower, x: V, dim: int, out: int) -> V:
+    """Averages over the ranges ``floor(i n / out) .. ceil((i + 1) n / out)`` of one dimension."""
+    size = x.shape[dim]
+    matrix = np.zeros((out, size), np.float32)
+    for i in range(out):
+        start, stop = i * size // out, -(-(i + 1) * size // out)
+        matrix[i, start:stop] = 1 / (stop - start)
+    labels = tuple(range(x.ndim))
+    result = tuple(x.ndim if d == dim else d for d in labels)
+    return low.contract(x, low.const(matrix, "averages"), labels, (x.ndim, dim), result)
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d",

@@ -88,7 +88,8 @@ def _same(shape: Shape, outs: Sequence[Shape], *args: Any, **kwargs: Any) -> lis
 
 
 @steps("view", "reshape", "_unsafe_view", "_reshape_alias", "flatten", "unflatten", "view_as", "reshape_as", "squeeze",
-       "unsqueeze", "ravel", "atleast_1d", "atleast_2d", "view_copy", "_reshape_copy", "squeeze_copy", "unsqueeze_copy")  # fmt: skip
+       "unsqueeze", "ravel", "atleast_1d", "atleast_2d", "view_copy", "_reshape_copy", "squeeze_copy",
+       "unsqueeze_copy")  # fmt: skip
 def _reshape(shape: Shape, outs: Sequence[Shape], *args: Any, **kwargs: Any) -> list[Chain]:
     return [(ops.Reshape(outs[0]),)]
 
