@@ -32,7 +32,10 @@ def floats(output: Any) -> list[torch.Tensor]:
 
 
 def levels(model: nn.Module, batch: Any) -> dict[str, float]:
-    """Second moment at the output of every module that owns a ``weight``, in training mode."""
+    """Second moment at the output of every module that owns a ``weight``, in training mode.
+
+    Of a table that is also the output layer only the output counts, under both names.
+    """
     found: dict[str, list[float]] = defaultdict(list)
 
     def watch(name: str) -> Callable[..., None]:
@@ -42,7 +45,9 @@ def levels(model: nn.Module, batch: Any) -> dict[str, float]:
 
         return hook
 
-    named = [(n, m) for n, m in model.named_modules() if isinstance(getattr(m, "weight", None), nn.Parameter)]
+    owners = [(n, m) for n, m in model.named_modules() if isinstance(getattr(m, "weight", None), nn.Parameter)]
+    heads = {id(m.weight) for _, m in owners if not isinstance(m, nn.Embedding)}
+    named = [(n, m) for n, m in owners if not (isinstance(m, nn.Embedding) and id(m.weight) in heads)]
     handles = [m.register_forward_hook(watch(f"{n}.weight".lstrip("."))) for n, m in named]
     try:
         with torch.no_grad():

@@ -15,6 +15,7 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from measure import Ensemble, bits, draw, mean
+from measure import bits, draw, mean
 from models import ZOO
 
 import anyinit
@@ -66,8 +67,8 @@ def survey(name: str, most: int) -> Row:
     report = anyinit.Report(anyinit.plan(model, batch, seed=0))
     seconds = time.perf_counter() - start
     ensemble = draw(model, batch, most)
-    seen = {r.name: ensemble.levels[r.name] for r in report.layers if r.name in ensemble.levels}
-    grads = {r.name: ensemble.gradients[r.name] for r in report.layers if r.name in ensemble.gradients}
+    seen = _by_record(report, ensemble.levels)
+    grads = _by_record(report, ensemble.gradients)
     predicted = {r.name: r for r in report.layers}
     return Row(
         name=name,
@@ -78,16 +79,21 @@ def survey(name: str, most: int) -> Row:
         draws=ensemble.draws,
         levels={n: bits(predicted[n].predicted_output, mean(v)) for n, v in seen.items()},
         gradients={n: bits(predicted[n].predicted_grad, mean(v)) for n, v in grads.items()},
-        inside=_coverage(report, ensemble),
+        inside=_coverage(report, seen),
     )
 
 
-def _coverage(report: anyinit.Report, ensemble: Ensemble) -> float:
+def _by_record(report: anyinit.Report, measured: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    found = {r.name: [measured[n] for n in (r.name, *r.aliases) if n in measured] for r in report.layers}
+    return {name: values[0] for name, values in found.items() if values}
+
+
+def _coverage(report: anyinit.Report, seen: Mapping[str, list[float]]) -> float:
     hits = [
         record.output_band[0] <= level <= record.output_band[1]
         for record in report.layers
         if record.output_band is not None
-        for level in ensemble.levels.get(record.name, [])
+        for level in seen.get(record.name, [])
     ]
     return sum(hits) / len(hits) if hits else float("nan")
 
@@ -109,13 +115,15 @@ def main() -> int:
     for name in chosen.models:
         try:
             rows.append(survey(name, chosen.draws))
-        except anyinit.AnyInitError as error:
+        except Exception as error:  # noqa: BLE001  (one model must not end the survey)
             failed.append(name)
-            print(f"{name:14s}  failed: {error}", flush=True)
+            print(f"{name:14s}  failed: {type(error).__name__}: {error}", flush=True)
             continue
         print(rows[-1], flush=True)
         for weight in sorted(rows[-1].levels, key=lambda n: -rows[-1].levels[n])[: chosen.worst]:
-            print(f"    {weight}: {rows[-1].levels[weight]:.3f} bits")
+            print(f"    {weight}: level {rows[-1].levels[weight]:.3f} bits")
+        for weight in sorted(rows[-1].gradients, key=lambda n: -rows[-1].gradients[n])[: chosen.worst]:
+            print(f"    {weight}: gradient {rows[-1].gradients[weight]:.3f} bits")
     placed, weights = sum(r.placed for r in rows), sum(r.weights for r in rows)
     print(f"{len(rows)} of {len(chosen.models)} models; {placed} of {weights} parameters placed.")
     return int(bool(failed) or placed < weights)

@@ -18,7 +18,7 @@ from anyinit._solve import correct
 from anyinit._solve.analytic import Solver
 from anyinit._solve.apply import materialize
 from anyinit._solve.build import build
-from anyinit._solve.plan import Plan
+from anyinit._solve.plan import BY_REQUEST, Plan
 from anyinit._solve.propagate import Walk
 from anyinit.errors import AnyInitError, BackendNotFoundError, BackendUnavailableError, ConfigError, PlanError
 from anyinit.report import Report
@@ -164,9 +164,9 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
 def _kept(facts: Iterable[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]], options: Options) -> Iterable[tuple[str, str]]:
     for name, aliases, _, _, trainable in facts:
         if not trainable:
-            yield name, "requires no gradient: left alone"
+            yield name, f"{BY_REQUEST}: requires no gradient"
         elif not options.selects(name, *aliases):
-            yield name, "left out by only= or skip="
+            yield name, f"{BY_REQUEST}: only= or skip="
 
 
 def _reader(runtime: Any) -> Callable[[str], Any]:
