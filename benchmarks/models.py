@@ -173,9 +173,11 @@ class Tied(nn.Module):
         super().__init__()
         self.table = nn.Embedding(500, 128)
         self.body = nn.Sequential(nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 128), nn.LayerNorm(128))
+        self.head = nn.Linear(128, 500, bias=False)
+        self.head.weight = self.table.weight
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.body(self.table(ids)) @ self.table.weight.T
+        return self.head(self.body(self.table(ids)))
 
 
 @entry
