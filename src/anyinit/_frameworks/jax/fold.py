@@ -96,6 +96,16 @@ def uniform(data: Array) -> Any | None:
     return first if bool((data == first).all()) else None
 
 
+def shrunk(data: Array) -> Array:
+    """``data`` without repetition: axes along which nothing changes have size one, leading ones are gone."""
+    for axis in range(data.ndim):
+        first = data[(slice(None),) * axis + (slice(0, 1),)]
+        if data.shape[axis] > 1 and (not data.strides[axis] or (data.size <= LIMIT and bool((data == first).all()))):
+            data = first
+    ones = next((i for i, n in enumerate(data.shape) if n != 1), data.ndim)
+    return data.reshape(data.shape[ones:])
+
+
 def number(value: Any) -> float:
     """A scalar as a Python float.
 

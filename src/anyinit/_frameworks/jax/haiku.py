@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,9 +37,11 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
         made.rebuild = lambda values: assemble(values)[0]
     if drawn:
 
-        def realize() -> Any:
+        def realize(places: Sequence[int]) -> Any:
             real = batch.synthetic({})
-            return jax.tree_util.tree_leaves(model.init(key, *real[0], **real[1]))
+            return jax.jit(
+                lambda: [jax.tree_util.tree_leaves(model.init(key, *real[0], **real[1]))[i] for i in places]
+            )()
 
         made.realize = realize
     return made

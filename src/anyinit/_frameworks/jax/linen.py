@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -41,9 +41,13 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
     made = tree_program(params, run, role, name)
     if drawn:
 
-        def realize() -> Any:
+        def realize(places: Sequence[int]) -> Any:
             real = batch.synthetic({})
-            return jax.tree_util.tree_leaves(model.init(streams, *real[0], **real[1], **extra))
+            return jax.jit(
+                lambda: [
+                    jax.tree_util.tree_leaves(model.init(streams, *real[0], **real[1], **extra))[i] for i in places
+                ]
+            )()
 
         made.realize = realize
     return made

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anyinit._frameworks.jax.flatten import Aval, Flat, Step
-from anyinit._frameworks.jax.fold import number, uniform
+from anyinit._frameworks.jax.fold import number, shrunk, uniform
 from anyinit._graph.graph import BOOL, COMPLEX, FLOAT, INT, Builder, Leaf, Node
 from anyinit._graph.ops import Expand, Fill, Op, Opaque, Permute, Pointwise, Reduce, Reshape
 
@@ -109,6 +109,7 @@ class Lowering:
         found = uniform(data)
         if found is not None and bound.kind != COMPLEX:
             return self.add(Fill(number(found), bound.shape), (), bound.shape, bound.kind)
+        data = shrunk(data)
         leaf = Leaf("const", f"const.{len(self.builder.leaves)}", dtype=str(data.dtype), data=data)
         return self.builder.leaf(leaf, data.shape, bound.kind)
 

@@ -41,7 +41,7 @@ class Program:
     call: Callable[[Sequence[Any], tuple[Any, ...], dict[str, Any]], Any]
     slots: list[Slot]
     rebuild: Callable[[Sequence[Any]], Any]
-    realize: Callable[[], Sequence[Any]] | None = None
+    realize: Callable[[Sequence[int]], Sequence[Any]] | None = None
     notes: list[str] = field(default_factory=list[str])
     apart: bool = True
 

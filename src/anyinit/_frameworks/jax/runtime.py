@@ -104,19 +104,17 @@ class JaxRuntime:
             raise PlanError(
                 "The model has no such parameter", value=unknown[0], remedy="Names are those of the recorded graph."
             )
-        self._realize()
+        if any(isinstance(self._values[places[n]], jax.ShapeDtypeStruct) for n in names):
+            self._realize()
         return {n: widened(self._values[places[n]]) for n in names}
 
     def write(self, values: Mapping[str, Array]) -> None:
         """Build the new object (``result``); NNX modules are updated in place. All or nothing."""
-        new = list[Any]([None] * len(self._values))
-        for place, array in self._checked(values).items():
-            new[place] = array
-        if self._program.realize is not None and any(
-            s.abstract and n is None for s, n in zip(self._program.slots, new, strict=True)
-        ):
-            self._realize()
-        merged = [o if n is None else n for o, n in zip(self._values, new, strict=True)]
+        new = self._checked(values)
+        if self._program.realize is not None:
+            missing = [i for i, v in enumerate(self._values) if isinstance(v, jax.ShapeDtypeStruct) and i not in new]
+            new.update(zip(missing, self._program.realize(missing) if missing else (), strict=True))
+        merged = [new.get(i, v) for i, v in enumerate(self._values)]
         self.result = self._program.rebuild(merged)
         self._values = merged
 
@@ -124,22 +122,16 @@ class JaxRuntime:
         return {s.name: i for i, s in enumerate(self._program.slots)}
 
     def _realize(self) -> None:
-        """Give a model without weights its framework's own."""
-        if self._program.realize is not None and any(isinstance(v, jax.ShapeDtypeStruct) for v in self._values):
-            fresh = self._program.realize()
-            pairs = zip(self._values, fresh, strict=True)
-            self._values = [f if isinstance(v, jax.ShapeDtypeStruct) else v for v, f in pairs]
-        missing = [
-            s.name
-            for s, v in zip(self._program.slots, self._values, strict=True)
-            if isinstance(v, jax.ShapeDtypeStruct)
-        ]
-        if missing:
+        """Give what has no value yet the framework's own."""
+        places = [i for i, v in enumerate(self._values) if isinstance(v, jax.ShapeDtypeStruct)]
+        if places and self._program.realize is None:
+            name = self._program.slots[places[0]].name
             raise PlanError(
-                "The parameters are abstract: they have no values yet",
-                value=missing[0],
-                remedy="Pass arrays in params.",
+                "The parameters are abstract: they have no values yet", value=name, remedy="Pass arrays in params."
             )
+        if places and self._program.realize is not None:
+            for place, value in zip(places, self._program.realize(places), strict=True):
+                self._values[place] = value
 
     def _checked(self, values: Mapping[str, Array]) -> dict[int, Any]:
         """Arrays in the parameters' own type and place, or an error before anything changed."""
@@ -163,14 +155,10 @@ class JaxRuntime:
     def _arguments(self, weights: Mapping[str, Array]) -> list[Any]:
         """Concrete values of all leaves, the model's then the batch's."""
         self._recorded()
-        values = list(self._values)
-        for place, array in self._checked(weights).items():
-            values[place] = array
-        if any(isinstance(v, jax.ShapeDtypeStruct) for v in values):
+        given = self._checked(weights)
+        if any(isinstance(v, jax.ShapeDtypeStruct) and i not in given for i, v in enumerate(self._values)):
             self._realize()
-            values = [
-                o if isinstance(v, jax.ShapeDtypeStruct) else v for v, o in zip(values, self._values, strict=True)
-            ]
+        values = [given.get(i, v) for i, v in enumerate(self._values)]
         return [*values, *jax.tree_util.tree_leaves(self._batch.synthetic(self._highs))]
 
     def run(self, weights: Mapping[str, Array], watch: Collection[int], visit: Visit) -> None:

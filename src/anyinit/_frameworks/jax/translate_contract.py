@@ -23,7 +23,7 @@ def weight_last(low: Lowering, a: int, b: int) -> bool:
 def _unpermuted(low: Lowering, value: int, labels: Labels) -> tuple[int, Labels]:
     """A transposed operand is its source with permuted labels."""
     node = low.node(value)
-    if node is None or not isinstance(node.op, Permute):
+    if node is None or not isinstance(node.op, Permute) or value in low.fed:
         return value, labels
     source = [0] * len(labels)
     for place, old in enumerate(node.op.order):
