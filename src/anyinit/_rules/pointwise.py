@@ -226,6 +226,7 @@ def _noise(out: Signal, inputs: Inputs, grids: list[Nodes]) -> dict[int, float]:
 
 def _mixture(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], site: Site) -> Signal:
     """Three independent fields: selection as a mixture, other functions by a quasi-random population."""
+    inputs = tuple(_flattened(x, site, i) for i, x in enumerate(inputs))
     columns = _columns(inputs)
     values = np.nan_to_num(evaluate(op, columns))
     nodes = quantiles(values, np.ones(4096))
@@ -284,7 +285,7 @@ def pointwise_adjoint(op: Pointwise, inputs: Inputs, output: Signal, grad: Table
 
 def _population_slopes(op: Pointwise, inputs: Inputs, here: Signal) -> dict[int, Table]:
     """Mean squared slopes of a three-field function over a quasi-random population."""
-    columns = _columns(inputs)
+    columns = _columns(tuple(_flattened(x, Site(-1, ()), i) for i, x in enumerate(inputs)))
     out: dict[int, Table] = {}
     for i, d in enumerate(slopes(op, columns)):
         square, mean = float(np.mean(d * d)), float(np.mean(d))

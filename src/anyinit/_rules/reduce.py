@@ -333,7 +333,7 @@ def sort_adjoint(op: Sort, inputs: Inputs, output: Signal, grad: Table) -> tuple
     """Gradients go back to where the entries came from."""
     from anyinit._rules.structure import spread_back
 
-    return (spread_back(output, grad, inputs[0], output.layout.size / inputs[0].layout.size),)
+    return (spread_back(output, grad, inputs[0], op.dim),)
 
 
 __all__ = ["Hashable", "as_source", "averaged", "extreme", "gather_down", "gaussian", "lift", "region_tables"]

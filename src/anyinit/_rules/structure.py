@@ -192,11 +192,15 @@ def slice_(op: Slice, inputs: Inputs, site: Site) -> Signal:
     return moved(x, layout, op, masks).but(data=data)
 
 
-def spread_back(output: Signal, grad: Table, x: Signal, share: float) -> Table:
-    """Adjoint of picking ``share`` of the entries: the rest gets no gradient."""
-    fine, (a, b) = align([output.layout, x.layout], x.layout.shape) if output.layout.shape == x.layout.shape else _loose(output.layout, x.layout)
+def spread_back(output: Signal, grad: Table, x: Signal, dim: int) -> Table:
+    """Adjoint of keeping ``m`` of the ``n`` entries along ``dim``: the rest gets no gradient. Two entries at
+    one place of ``dim`` are both kept with probability ``m/n``, at two places ``m(m-1)/(n(n-1))``."""
+    m, n = output.layout.shape[dim], x.layout.shape[dim]
+    fine, (a, b) = _loose(output.layout, x.layout)
     table = collapse(fine, grad[a], b, x.layout.groups)
-    return table * share * np.where(np.arange(table.size) == 0, 1.0, share)
+    bits = sum({1 << g for _, g in x.layout.dims[dim]})
+    apart = (np.arange(table.size) & bits) != 0
+    return table * np.where(apart, m * (m - 1) / max(n * (n - 1), 1), m / n)
 
 
 def _loose(small: Layout, big: Layout) -> tuple[Layout, list[np.ndarray]]:
@@ -212,7 +216,7 @@ def _loose(small: Layout, big: Layout) -> tuple[Layout, list[np.ndarray]]:
 def slice_adjoint(op: Slice, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
     """Zeros outside the cut: levels shrink by the share that is inside."""
     x = inputs[0]
-    return (spread_back(output, grad, x, output.layout.size / x.layout.size),)
+    return (spread_back(output, grad, x, op.dim),)
 
 
 def mixed(parts: Sequence[tuple[Signal, float]], layout: Layout, masks: Sequence[np.ndarray], bit: int, key: Hashable) -> Signal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -366,14 +366,27 @@ class Solver:
             if not low < new < high:
                 new = 0.5 * (max(low, -12.0) + min(high, 12.0))
             if abs(new) > 6 or high - low < 1e-13:
-                return unit, None, f"{why} cannot be reached: unit variance before it", ("unreachable",)
+                return self._before(z, node, place, unit), None, f"{why} cannot be reached: unit variance before it", ("unreachable",)
             got = level(new)
             slope = (got - y) / (new - x) if new != x else slope
             x, y = new, got
             low, high = (low, x) if y > 0 else (x, high)
         if abs(y) > 1e-3:
-            return unit, None, f"{why} cannot be reached: unit variance before it", ("unreachable",)
+            return self._before(z, node, place, unit), None, f"{why} cannot be reached: unit variance before it", ("unreachable",)
         return unit * math.exp(x), target, why, ()
+
+    def _before(self, z: Signal, node: Node, place: Region, unit: float) -> float:
+        """Scale that gives the argument of the first nonlinear function unit second moment."""
+        for position in place.nodes:
+            after = self.graph.nodes[position]
+            if isinstance(after.op, Pointwise) and after.op.fn in place.words:
+                start = [i for i in after.inputs if i in self.uses.live]
+                inside = tuple(p for p in place.nodes if p < position)
+                if not inside or not start or start[0] == node.output:
+                    return unit
+                level = self._replay(_scaled(z, unit), node.output, replace(place, end=start[0], nodes=inside)).m2
+                return unit / math.sqrt(level) if level > 0 else unit
+        return unit
 
     # ------------------------------------------------------------------ tables beside data
     def _position(self, node: Node) -> None:

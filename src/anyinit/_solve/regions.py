@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anyinit._graph.graph import Node
 from anyinit._graph.ops import Contract, Dropout, Expand, Permute, Pointwise, Pool, Reshape
 from anyinit._solve.roles import Uses
 
@@ -40,10 +41,21 @@ def region(uses: Uses, value: int, limit: int = 48) -> Region:
     ends: list[tuple[int, int]] = [(value, 0)]
     frontier = sorted(uses.consumers.get(value, ()))
     outputs = set(graph.outputs)
+    at0, crossed = uses.producer[value], None
     while frontier and len(inside) < limit:
         at = frontier.pop(0)
         node = graph.nodes[at]
         foreign = [i for i in node.inputs if i not in members and i in uses.live]
+        if _meets(uses, node, foreign, at0) and not any(_bends(uses, n.op, n.inputs) for n in (graph.nodes[a] for a in inside) if isinstance(n.op, Pointwise)) and set(open_) == {value_before(node, members)}:
+            inside.append(at)
+            members.add(node.output)
+            ends.append((node.output, len(inside)))
+            crossed = node.output
+            open_ = {node.output: len(uses.consumers.get(node.output, ()))}
+            frontier = sorted(uses.consumers.get(node.output, ()))
+            continue
+        if crossed is not None and not _scales(node):
+            break
         if foreign or not isinstance(node.op, FOLLOWS) or any(i in outputs for i in node.inputs):
             break
         inside.append(at)
@@ -61,10 +73,31 @@ def region(uses: Uses, value: int, limit: int = 48) -> Region:
     output = _biased(uses, value, ends)
     end, count = ends[-1]
     words = tuple(n.op.fn for n in (graph.nodes[a] for a in inside[:count]) if isinstance(n.op, Pointwise) and _bends(uses, n.op, n.inputs))
-    if not words:
+    if crossed is not None:
+        words = ()
+    elif not words:
         end, count = output, next(c for v, c in ends if v == output)
     following = uses.consumers.get(end, ())
     return Region(output, end, tuple(inside[:count]), bool(words), words, following[0] if len(following) == 1 else None)
+
+
+def _meets(uses: Uses, node: Node, foreign: list[int], start: int) -> bool:
+    """Whether a contraction joins the layer to an activation that was there before it (bilinear forms,
+    logits of queries and keys): the level is then set at the product."""
+    if not isinstance(node.op, Contract) or len(foreign) != 1 or len(node.inputs) != 2:
+        return False
+    made = uses.producer.get(foreign[0], -1)
+    return made < start and len(set(node.inputs)) == 2
+
+
+def value_before(node: Node, members: set[int]) -> int:
+    """The operand that belongs to the region."""
+    return next((i for i in node.inputs if i in members), -1)
+
+
+def _scales(node: Node) -> bool:
+    """A multiplication or division by a number behind a product of activations."""
+    return isinstance(node.op, Pointwise) and node.op.fn in {"mul", "div"} and len(node.inputs) == 1
 
 
 def _bends(uses: Uses, op: Pointwise, inputs: tuple[int, ...]) -> bool:

@@ -7,7 +7,7 @@ that its operations are executed one by one.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -38,7 +38,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def plain_execution() -> Iterator[None]:
+def plain_execution() -> Generator[None]:
     """Fused fast paths and the compiler are off."""
     with ExitStack() as stack:
         fast = torch.backends.mha.get_fastpath_enabled()

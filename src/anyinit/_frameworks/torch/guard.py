@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ _DICTS = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre
 
 
 @contextmanager
-def rng_kept() -> Iterator[None]:
+def rng_kept() -> Generator[None]:
     """Python's, NumPy's and PyTorch's random states are as before afterwards."""
     python, legacy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
@@ -32,7 +32,7 @@ def rng_kept() -> Iterator[None]:
 
 
 @contextmanager
-def modules_kept(model: torch.nn.Module) -> Iterator[None]:
+def modules_kept(model: torch.nn.Module) -> Generator[None]:
     """Attributes, flags, caches, hooks and registered tensors of every module are as before.
 
     Attributes are kept by reference; lists, dicts, sets and deques among them also by content.
@@ -69,7 +69,7 @@ def _same_items(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> bool:
 
 
 @contextmanager
-def grads_kept(model: torch.nn.Module) -> Iterator[None]:
+def grads_kept(model: torch.nn.Module) -> Generator[None]:
     """Parameters have no gradient inside and their own again afterwards."""
     saved = [(p, p.grad, p.requires_grad) for p in model.parameters()]
     try:
@@ -86,17 +86,25 @@ def grads_kept(model: torch.nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def unchanged(model: torch.nn.Module, *, training: bool = True) -> Iterator[None]:
-    """A run of the model, in training mode, that leaves no trace on it or on the process."""
+def unchanged(model: torch.nn.Module, *, training: bool = True) -> Generator[None]:
+    """A run of the model, in training or evaluation mode, that leaves no trace on it or on the process."""
     with ExitStack() as stack:
         stack.enter_context(rng_kept())
         stack.enter_context(grads_kept(model))
         stack.enter_context(modules_kept(model))
         stack.enter_context(adapters.plain_execution())
-        if training:
-            for module in model.modules():
-                vars(module)["training"] = True
-        yield
+        scripted = [m for m in model.modules() if isinstance(m, torch.jit.ScriptModule)]
+        flags = [m.training for m in scripted]
+        for module in model.modules():
+            if module in scripted:
+                module.train(training)
+            else:
+                vars(module)["training"] = training
+        try:
+            yield
+        finally:
+            for module, flag in zip(scripted, flags, strict=True):
+                module.training = flag
 
 
 class Scopes:

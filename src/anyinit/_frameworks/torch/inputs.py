@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from anyinit._frameworks.torch import adapters
 from anyinit._frameworks.torch.memory import to_numpy
 from anyinit.errors import ConfigError
 
-Tensor = torch.Tensor
 _REMEDY = "Pass a shape such as (32, 3, 224, 224), a batch (tensor, array, tuple, dict) or a function returning one."
 
 
@@ -81,6 +81,20 @@ class Inputs:
 
         return _map(self.tree, fill)
 
+    def as_ids(self, vocabulary: int) -> Inputs | None:
+        """The same shapes filled with ids below ``vocabulary``; None unless all are made up numbers."""
+        leaves = [leaf for _, leaf in self.named()]
+        if not leaves or not all(isinstance(leaf, Slot) and leaf.vocabulary is None for leaf in leaves):
+            return None
+        return replace(self, tree=_map(self.tree, lambda leaf: Slot(leaf.shape, torch.int64, vocabulary)))
+
+    def as_numbers(self, dtype: torch.dtype) -> Inputs | None:
+        """The same shapes filled with numbers; None unless all are made up ids."""
+        leaves = [leaf for _, leaf in self.named()]
+        if not leaves or not all(isinstance(leaf, Slot) and leaf.vocabulary is not None for leaf in leaves):
+            return None
+        return replace(self, tree=_map(self.tree, lambda leaf: Slot(leaf.shape, dtype)))
+
     def call(self, model: nn.Module, forward: Callable[..., Any] | None, tree: Any) -> Any:
         """One run."""
         if forward is not None:
@@ -135,7 +149,7 @@ def parse(model: nn.Module, spec: Any, forward: Callable[..., Any] | None) -> In
 
         spec = inferred(model)
         if spec is None and forward is not None:
-            return Inputs((), "args", False, device_of(model))
+            return Inputs((), "args", False, device_of(model))  # the callable has its own data
     if spec is None:
         raise ConfigError(
             "No input was given and none can be inferred from this model", value=type(model).__name__, remedy=_REMEDY
@@ -147,8 +161,8 @@ def parse(model: nn.Module, spec: Any, forward: Callable[..., Any] | None) -> In
         spread = "kwargs"
     else:
         spread = "args" if isinstance(tree, (tuple, list)) and not hasattr(tree, "_fields") else "one"
-    if spread == "args" and forward is None and isinstance(tree, list):
-        tree = tuple(tree)
+    if forward is None:
+        tree, spread = _as_called(adapters.callee(model), tree, spread)
     given = any(isinstance(leaf, Tensor) for _, leaf in _walk("", tree))
     inputs = Inputs(tree, spread, given, device)
     if not any(True for _ in inputs.named()) and forward is None:
@@ -156,6 +170,23 @@ def parse(model: nn.Module, spec: Any, forward: Callable[..., Any] | None) -> In
     for name, leaf in inputs.named():
         _check(name, leaf)
     return inputs
+
+
+def _as_called(model: nn.Module, tree: Any, spread: str) -> tuple[Any, str]:
+    """How the model's own ``forward`` takes the input: a mapping it has no such keywords for is one
+    argument; entries of a tuple beyond its arguments (the labels of a data set) are left out."""
+    try:
+        parameters = list(inspect.signature(model.forward).parameters.values())
+    except (TypeError, ValueError):
+        return tree, spread
+    kinds = {p.kind for p in parameters}
+    if spread == "kwargs" and inspect.Parameter.VAR_KEYWORD not in kinds:
+        fits = set(tree) <= {p.name for p in parameters}
+        return tree, "kwargs" if fits else "one"
+    if spread == "args" and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return tuple(tree)[: len(places)] if places else tree, spread
+    return tree, spread
 
 
 @dataclass(frozen=True, slots=True)

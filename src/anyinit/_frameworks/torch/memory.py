@@ -47,6 +47,10 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     return plain.cpu().numpy().copy()
 
 
+class DataNeededError(RuntimeError):
+    """The run asks for numbers that a recording without data does not have."""
+
+
 @dataclass(slots=True)
 class Root:
     """One storage. ``known``: its contents depend on no input and no parameter."""
@@ -82,6 +86,7 @@ class Memory:
     named: dict[int, Leaf] = field(default_factory=dict[int, Leaf])
     tracked: dict[int, Tracked] = field(default_factory=dict[int, Tracked])
     storages: dict[int, list[Tracked]] = field(default_factory=dict[int, list[Tracked]])
+    lenient: bool = False  # the model itself is without data
     copies: bool = False  # copy parameters too: the model writes into them
 
     # --- finding ----------------------------------------------------------------------------
@@ -97,6 +102,8 @@ class Memory:
             if chain is not None:
                 return self._alias(tensor, other, chain)
         leaf = self.named.get(id(tensor))
+        if leaf is None and self.meta and tensor.is_meta and not self.lenient:
+            raise DataNeededError("an index or constant was made without its numbers")
         return self.source(tensor, leaf or Leaf("const", "", dtype_name(tensor.dtype)))
 
     def _alias(self, tensor: torch.Tensor, other: Tracked, chain: Chain) -> Tracked:

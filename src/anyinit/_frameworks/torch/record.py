@@ -7,24 +7,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import anyinit._frameworks.torch.translate  # noqa: F401  (fills the registries)
+import anyinit._frameworks.torch.translate  # noqa: F401  # pyright: ignore[reportUnusedImport] (fills the registries)
 from anyinit._frameworks.torch.calls import EMPTY, LIKE, READS, Call, describe
 from anyinit._frameworks.torch.lower import ATEN, Lower, V
-from anyinit._frameworks.torch.memory import LIMIT, Memory, Tracked, kind_of, storage_key
+from anyinit._frameworks.torch.memory import LIMIT, DataNeededError, Memory, Tracked, kind_of, storage_key
 from anyinit._frameworks.torch.standins import STAND_INS
 from anyinit._frameworks.torch.trees import CPU, META, each, empty_twin, flatten, swap, tensors
 from anyinit._frameworks.torch.views import STEPS, Chain, apply
-from anyinit._graph.graph import Builder, Leaf, Value
+from anyinit._graph.graph import FLOAT, Builder, Leaf, Value
 
-Tensor = torch.Tensor
 Items = dict[int, Tracked]
 DEEPEST = 8
 
 
-class DataNeededError(RuntimeError):
-    """The run asks for numbers that a recording without data does not have."""
+class IdsNeededError(RuntimeError):
+    """A table of ``vocabulary`` rows is looked up with numbers that are no ids."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__(f"a table of {vocabulary} rows is looked up with floating-point numbers")
+        self.vocabulary = vocabulary
 
 
 class CopiesNeededError(RuntimeError):
@@ -67,12 +71,6 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         call = describe(func)
         kwargs = kwargs or {}
-        if self._depth == 0:
-            if not call.silent:
-                self.tape.calls.append(call.name)
-            self.builder.step = -1 if call.silent else len(self.tape.calls) - 1
-            self.builder.call = call.name
-            self.builder.scope = self.scope()
         try:
             return self._call(func, call, args, kwargs)
         except Exception as error:
@@ -89,6 +87,8 @@ class Recorder(TorchDispatchMode):
             return self._known(func, call, args, kwargs, items)
         if call.name in READS and self.meta:
             raise DataNeededError(f"{call.name} needs the numbers of a tensor that depends on the input or a weight")
+        if self._depth == 0:
+            self._begin(call)
         mark = len(self.builder.nodes)
         translated = any(label in ATEN or label in STEPS for label in call.labels)
         if not translated and not call.mutated and self._depth < DEEPEST:
@@ -97,6 +97,14 @@ class Recorder(TorchDispatchMode):
                 self._show(call, [self._current(t) for t in tensors(result)], mark)
                 return result
         return self._unknown(func, call, args, kwargs, items)
+
+    def _begin(self, call: Call) -> None:
+        """The next observable call; calls on constants alone are not counted."""
+        if not call.silent:
+            self.tape.calls.append(call.name)
+        self.builder.step = -1 if call.silent else len(self.tape.calls) - 1
+        self.builder.call = call.name
+        self.builder.scope = self.scope()
 
     def _size(self, func: Any, call: Call, args: Any, kwargs: Any, items: Items) -> int:
         """Entries of the result of a call on known tensors, without making it."""
@@ -143,6 +151,8 @@ class Recorder(TorchDispatchMode):
         written = self._mutated(call, args, kwargs)
         if not self.meta and any(t.root.protected for t in written):
             raise CopiesNeededError(call.name)
+        if call.base == "embedding" and kind_of(args[1].dtype) == FLOAT:
+            raise IdsNeededError(args[0].shape[0])
         for t in written:
             memory.reveal(t.root)
         values = {key: memory.handle(t) for key, t in items.items()}

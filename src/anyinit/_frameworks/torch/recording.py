@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ from torch import nn
 from anyinit._frameworks.torch.guard import Scopes, unchanged
 from anyinit._frameworks.torch.inputs import Inputs
 from anyinit._frameworks.torch.memory import dtype_name, kind_of, storage_key
-from anyinit._frameworks.torch.record import CopiesNeededError, DataNeededError, Recorder, Tape
+from anyinit._frameworks.torch.record import CopiesNeededError, IdsNeededError, Recorder, Tape
 from anyinit._graph import ops
 from anyinit._graph.graph import BOOL, INT, Graph, Leaf, Node, Value
 from anyinit.errors import TraceError
@@ -39,7 +39,7 @@ class Recording:
 
 
 @contextmanager
-def level_of(level: str) -> Iterator[None]:
+def level_of(level: str) -> Generator[None]:
     """The autograd state of a run."""
     with ExitStack() as stack:
         if level == "grad":
@@ -50,7 +50,7 @@ def level_of(level: str) -> Iterator[None]:
 
 
 @contextmanager
-def whole_operations(level: str) -> Iterator[None]:
+def whole_operations(level: str) -> Generator[None]:
     """Dispatch below autograd where the level asks for it."""
     if level != "whole":
         yield
@@ -75,6 +75,8 @@ def record(model: nn.Module, inputs: Inputs, forward: Forward) -> Recording:
             continue
         try:
             found = attempt(model, inputs, forward, meta=meta, level=level, training=training)
+        except IdsNeededError:
+            raise
         except Exception as error:  # noqa: BLE001  (the model's own code may raise anything; kept and chained below)
             first = first or error
             if not meta:
@@ -83,7 +85,7 @@ def record(model: nn.Module, inputs: Inputs, forward: Forward) -> Recording:
                 notes.append(f"recorded on real tensors because it could not be recorded without data: {_short(error)}")
             continue
         if not training:
-            notes.append(f"recorded in the model's own mode because training mode failed: {_short(failures[True])}")
+            notes.append(f"recorded in evaluation mode because training mode failed: {_short(failures[True])}")
         if found.meta:
             notes = notes[1:]
         return _with_notes(found, notes)
@@ -116,6 +118,7 @@ def attempt(model: nn.Module, inputs: Inputs, forward: Forward, *, meta: bool, l
     named = named_leaves(model)
     named |= {id(t): Leaf("input", name, dtype_name(t.dtype)) for name, t in inputs.named(tree)}
     recorder = Recorder(named, meta=meta, copies=copies)
+    recorder.memory.lenient = any(p.is_meta for p in (*model.parameters(), *model.buffers()))
     for tensor in _shared_first(model):
         recorder.memory.track(tensor)
     for _, tensor in inputs.named(tree):
@@ -240,7 +243,6 @@ def _face(leaf: Leaf | None) -> tuple[object, ...]:
 
 
 __all__ = [
-    "DataNeededError",
     "Recording",
     "equal",
     "kind_of",

@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyinit._frameworks.torch.calls import describe
-from anyinit._frameworks.torch.memory import to_numpy
+from anyinit._frameworks.torch.calls import EMPTY, LIKE, describe
+from anyinit._frameworks.torch.memory import LIMIT, storage_key, to_numpy
+from anyinit._frameworks.torch.trees import tensors
 from anyinit.errors import TraceError
 
 Visit = Callable[[int, np.ndarray[Any, Any]], np.ndarray[Any, Any] | None]
+
+COPIES = EMPTY | {"copy_"}
+"""Calls autograd makes or saves depending on who else holds a tensor."""
 
 
 class Replay(TorchDispatchMode):
@@ -33,22 +38,54 @@ class Replay(TorchDispatchMode):
         super().__init__()
         self._calls, self._watched, self._visit = calls, watched, visit
         self._step = -1
+        self._dependent: dict[int, StorageWeakRef] = {}
+
+    def depends(self, tensor: torch.Tensor) -> None:
+        """The contents of this memory depend on the input or a weight."""
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._dependent:  # the weak reference keeps the address from being used again
+            self._dependent[storage._cdata] = StorageWeakRef(storage)
+
+    def _constant(self, tensor: torch.Tensor) -> bool:
+        return storage_key(tensor) not in self._dependent and tensor.numel() <= LIMIT
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         call = describe(func)
+        given = list(tensors((args, kwargs)))
+        constant = call.base in LIKE or not call.random and all(map(self._constant, given))
         out = func(*args, **(kwargs or {}))
+        made = list(tensors(out))
+        if constant and all(t.numel() <= LIMIT for t in made):
+            return out
+        for t in made:
+            self.depends(t)
+        if call.mutated:
+            bound = dict(zip(call.arguments, args, strict=False)) | (kwargs or {})
+            for t in tensors([bound.get(name) for name in call.mutated]):
+                self.depends(t)
         if call.silent:
             return out
-        self._step += 1
-        if self._step >= len(self._calls) or self._calls[self._step] != call.name:
-            expected = self._calls[self._step] if self._step < len(self._calls) else "the end"
-            raise TraceError(
-                "The model took another path than when it was recorded",
-                value=f"call {self._step} is {call.name}, recorded was {expected}",
-                remedy="Give the batch as input_spec, so that both runs see the same numbers.",
-            )
+        if not self._advance(call.name):
+            return out
         wanted = self._watched.get(self._step)
         return out if wanted is None else self._shown(out, wanted, bool(call.mutated))
+
+    def _advance(self, name: str) -> bool:
+        """Move to the recorded call of this name; False for a copy that only one of the runs makes."""
+        step = self._step + 1
+        while step < len(self._calls) and self._calls[step] != name and self._calls[step] in COPIES:
+            step += 1
+        if step < len(self._calls) and self._calls[step] == name:
+            self._step = step
+            return True
+        if name in COPIES:
+            return False
+        expected = self._calls[self._step + 1] if self._step + 1 < len(self._calls) else "the end"
+        raise TraceError(
+            "The model took another path than when it was recorded",
+            value=f"call {self._step + 1} is {name}, recorded was {expected}",
+            remedy="Give the batch as input_spec, so that both runs see the same numbers.",
+        )
 
     def _shown(self, out: Any, wanted: Mapping[int, int], inplace: bool) -> Any:
         count = iter(range(1 << 30))
@@ -72,7 +109,7 @@ class Replay(TorchDispatchMode):
 
     def finish(self) -> None:
         """The whole recording must have been replayed."""
-        if self._step + 1 != len(self._calls):
+        if any(name not in COPIES for name in self._calls[self._step + 1 :]):
             raise TraceError(
                 "The model stopped before the end of the recorded run",
                 value=f"{self._step + 1} of {len(self._calls)} calls",

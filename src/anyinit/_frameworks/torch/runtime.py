@@ -86,10 +86,33 @@ class TorchRuntime:
     def recording(self) -> Recording:
         """The graph with the tape that finds its values again."""
         if self._recording is None:
-            from anyinit._frameworks.torch import recording
-
-            self._recording = recording.record(self.model, self._inputs, self._forward)
+            self._recording = self._record()
         return self._recording
+
+    def _record(self) -> Recording:
+        """A shape says nothing about the type: what was taken for numbers may be ids, and the reverse."""
+        from anyinit._frameworks.torch import inputs, recording
+        from anyinit._frameworks.torch.record import IdsNeededError
+        from anyinit.errors import TraceError
+
+        try:
+            return recording.record(self.model, self._inputs, self._forward)
+        except IdsNeededError as error:
+            other, cause = self._inputs.as_ids(error.vocabulary), error
+        except TraceError as error:
+            other, cause = self._inputs.as_numbers(inputs.dtype_of(self.model)), error
+        if other is not None:
+            try:
+                found = recording.record(self.model, other, self._forward)
+            except (TraceError, IdsNeededError):
+                other = None
+            else:
+                self._inputs = other
+                return found
+        if isinstance(cause, TraceError):
+            raise cause
+        raise TraceError("The model looks rows up with numbers that are no ids", value=str(cause),
+                         remedy="Pass integers, or a shape for ids only.") from cause  # fmt: skip
 
     # --- weights ----------------------------------------------------------------------------
 
@@ -126,8 +149,13 @@ class TorchRuntime:
                 watched.setdefault(step, {})[position] = value
         replay = Replay(rec.tape.calls, watched, visit)
         tree = self._inputs.real()
-        with self._prepared(weights, rec), replay, whole_operations(rec.level):
-            self._inputs.call(self.model, self._forward, tree)
+        for _, tensor in self._inputs.named(tree):
+            replay.depends(tensor)
+        with self._prepared(weights, rec):
+            for p in self.model.parameters():
+                replay.depends(p)
+            with replay, whole_operations(rec.level):
+                self._inputs.call(self.model, self._forward, tree)
         replay.finish()
 
     def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
@@ -136,17 +164,24 @@ class TorchRuntime:
 
         from anyinit._frameworks.torch.memory import to_numpy
         from anyinit._frameworks.torch.trees import flatten
+        from anyinit.errors import TraceError
 
         rec = self.recording()
         generator = torch.Generator().manual_seed(seed)
+        named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
         with self._prepared(weights, rec), torch.enable_grad():
             result = self._inputs.call(self.model, self._forward, self._inputs.real())
             outs = [t for t in flatten(result) if t.requires_grad]
-            if not outs:
+            if not outs or not named:
                 return {}
-            loss = sum(_weighted(t, generator) for t in outs)
-            named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
-            grads = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)  # type: ignore[arg-type]
+            loss = torch.stack([_weighted(t, generator) for t in outs]).sum()
+            try:
+                grads = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
+            except RuntimeError as error:
+                raise TraceError(
+                    f"The output of the model could not be differentiated: {error}", value=type(self.model).__name__,
+                    remedy="Check that a training step of this model works.",
+                ) from error  # fmt: skip
         return {n: to_numpy(g.to_dense()) for (n, _), g in zip(named, grads, strict=True) if g is not None}
 
     def _prepared(self, weights: Mapping[str, Array], rec: Recording) -> Any:

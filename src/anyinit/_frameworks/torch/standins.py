@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
-Tensor = torch.Tensor
 STAND_INS: dict[str, Callable[..., Any]] = {}
 
 

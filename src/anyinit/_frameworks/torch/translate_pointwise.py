@@ -11,10 +11,10 @@ from anyinit._frameworks.torch.lower import ATEN, Lower, Operand, V, aten, axis
 from anyinit._graph import ops
 
 _SAME_NAME = (
-    "neg abs sign square sqrt rsqrt reciprocal exp expm1 exp2 log log1p log2 log10 sin cos tan asin acos atan sinh "
-    "cosh tanh asinh acosh atanh sinc erf erfc erfinv lgamma digamma i0 sigmoid relu relu6 selu silu mish hardswish floor "
-    "ceil trunc frac isnan isinf isfinite logical_not logical_and logical_or logical_xor eq ne lt le gt ge maximum minimum "
-    "fmod remainder hypot copysign nextafter logaddexp xlogy atan2 heaviside real imag"
+    "neg abs sign square sqrt rsqrt reciprocal exp expm1 exp2 log log1p log2 log10 sin cos tan asin acos atan "
+    "sinh cosh tanh asinh acosh atanh sinc erf erfc erfinv lgamma digamma i0 sigmoid relu relu6 selu silu mish "
+    "hardswish floor ceil trunc frac isnan isinf isfinite logical_not logical_and logical_or logical_xor eq ne lt "
+    "le gt ge maximum minimum fmod remainder hypot copysign nextafter logaddexp xlogy atan2 heaviside real imag"
 )
 _RENAMED = {
     "special_erf": "erf", "special_erfinv": "erfinv", "special_expit": "sigmoid", "special_log1p": "log1p",

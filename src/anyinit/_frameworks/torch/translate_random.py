@@ -59,6 +59,11 @@ def _normal_tensors(low: Lower, mean: Any = 0.0, std: Any = 1.0, **more: Any) ->
     return low.pointwise("add", low.pointwise("mul", _noise(low, "normal", 0.0, 1.0), std), mean)
 
 
+@aten("prims::uniform")
+def _prims_uniform(low: Lower, shape: Any, *options: Any, low_: float = 0.0, **more: Any) -> V:
+    return _noise(low, "uniform", more.get("low", low_), more.get("high", 1.0))
+
+
 @aten("uniform")
 def _uniform(low: Lower, x: V, a: float = 0.0, b: float = 1.0, **more: Any) -> V:
     return _noise(low, "uniform", a, b)

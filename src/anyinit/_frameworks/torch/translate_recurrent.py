@@ -15,7 +15,7 @@ from anyinit._frameworks.torch.translate_random import dropout
 from anyinit._graph import ops
 
 STEPS = 64
-State = tuple[V, ...]
+State = Sequence[V]
 Cell = Callable[[Lower, V, State, "Weights"], State]
 
 

@@ -82,6 +82,16 @@ def _norm(low: Lower, x: V, ord: Any = 2, dim: Dims = None, keepdim: bool = Fals
     return low.pointwise("pow", powered, 1.0 / ord)
 
 
+@aten("cdist", "_cdist_forward", "_euclidean_dist")
+def _cdist(low: Lower, a: V, b: V, p: float = 2.0, *options: Any) -> Any:
+    if p != 2:
+        return NotImplemented
+    left = low.reshape(a, (*a.shape[:-1], 1, a.shape[-1]))
+    right = low.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    gap = low.pointwise("sub", left, right)
+    return low.reduce(gap, "norm", (gap.ndim - 1,), keepdims=False)
+
+
 # --- softmax ----------------------------------------------------------------------------------
 
 
@@ -174,7 +184,8 @@ def _max_pool(low: Lower, x: V, kernel_size: Ints, stride: Ints = (), padding: I
 def _avg_pool(low: Lower, x: V, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, ceil_mode: bool = False,
               count_include_pad: bool = True, divisor_override: int | None = None) -> V:  # fmt: skip
     n = int(low.base[8])
-    out = _pool(low, x, "avg", n, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    count_pad = count_include_pad and not (ceil_mode and not any(_many(padding, n)))
+    out = _pool(low, x, "avg", n, kernel_size, stride, padding, 1, ceil_mode, count_pad)
     if divisor_override:
         size = 1
         for k in _many(kernel_size, n):

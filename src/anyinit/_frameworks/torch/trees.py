@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-Tensor = torch.Tensor
 META = torch.device("meta")
 CPU = torch.device("cpu")
 

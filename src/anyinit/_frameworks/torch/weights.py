@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,7 +83,7 @@ def _rounded(name: str, p: nn.Parameter, value: Array) -> torch.Tensor:
 
 
 @contextmanager
-def substituted(model: nn.Module, weights: Mapping[str, Array]) -> Iterator[None]:
+def substituted(model: nn.Module, weights: Mapping[str, Array]) -> Generator[None]:
     """Inside, the parameters hold ``weights`` and buffers are copies; afterwards both hold their own
     memory again, which was never written to. The parameter objects are the same throughout."""
     found = _found(model, weights)
