@@ -32,6 +32,9 @@ LIKE = frozenset(
 EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
 """Calls whose contents are undefined; the recorder makes them zero."""
 
+FIXED = {"_pack_padded_sequence": (1,)}
+"""Results that are read off the batch and then held fixed, by position: how many rows each step has."""
+
 READS = frozenset({"item", "_local_scalar_dense", "is_nonzero", "equal", "allclose"})
 """Calls that hand a number to Python."""
 

@@ -88,6 +88,13 @@ class Inputs:
             return None
         return replace(self, tree=_map(self.tree, lambda leaf: Slot(leaf.shape, torch.int64, vocabulary)))
 
+    def as_pair(self) -> Inputs | None:
+        """Two samples instead of one, where only the shape of one was given."""
+        leaves = [leaf for _, leaf in self.named()]
+        if not leaves or not all(isinstance(leaf, Slot) and leaf.shape[:1] == (1,) for leaf in leaves):
+            return None
+        return replace(self, tree=_map(self.tree, lambda leaf: replace(leaf, shape=(2, *leaf.shape[1:]))))
+
     def as_numbers(self, dtype: torch.dtype) -> Inputs | None:
         """The same shapes filled with numbers; None unless all are made up ids."""
         leaves = [leaf for _, leaf in self.named()]

@@ -75,6 +75,7 @@ class Tracked:
     leaf: Leaf | None = None
     value: int | None = None
     version: int = 0
+    late: V | None = None  # the first value of memory made in the run
 
 
 @dataclass(slots=True)
@@ -102,6 +103,10 @@ class Memory:
             if chain is not None:
                 return self._alias(tensor, other, chain)
         leaf = self.named.get(id(tensor))
+        if leaf is None and tensor.is_meta and tensor.numel() == 0:
+            self.tracked[id(tensor)] = item = self.fresh(torch.empty_like(tensor, device="cpu"), None)
+            item.run = tensor
+            return item
         if leaf is None and self.meta and tensor.is_meta and not self.lenient:
             raise DataNeededError("an index or constant was made without its numbers")
         return self.source(tensor, leaf or Leaf("const", "", dtype_name(tensor.dtype)))
@@ -132,8 +137,7 @@ class Memory:
         run = None if known and self.meta else handle
         root = Root(known)
         root.base = Tracked(handle, run, root, real=handle if known else None)
-        if value is not None:
-            root.base.value = value.id
+        root.base.late = value
         return self._keep(root.base)
 
     def view(self, handle: torch.Tensor, parent: Tracked, chain: Chain, run: torch.Tensor | None = None,
@@ -179,6 +183,8 @@ class Memory:
     def _derive(self, item: Tracked) -> int:
         if item.parent is not None and not item.chain:
             return self.value(item.parent)
+        if item.late is not None and not item.root.known and item.root.version == 0:
+            return item.late.id
         if item.root.known or item.parent is None:
             return self._leaf(item)
         return apply(self.low, self.handle(item.parent), item.chain).id

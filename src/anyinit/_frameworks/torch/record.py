@@ -11,13 +11,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import anyinit._frameworks.torch.translate  # noqa: F401  # pyright: ignore[reportUnusedImport] (fills the registries)
-from anyinit._frameworks.torch.calls import EMPTY, LIKE, READS, Call, describe
+from anyinit._frameworks.torch.calls import EMPTY, FIXED, LIKE, READS, Call, describe
 from anyinit._frameworks.torch.lower import ATEN, Lower, V
 from anyinit._frameworks.torch.memory import LIMIT, DataNeededError, Memory, Tracked, kind_of, storage_key
 from anyinit._frameworks.torch.standins import STAND_INS
 from anyinit._frameworks.torch.trees import CPU, META, each, empty_twin, flatten, swap, tensors
 from anyinit._frameworks.torch.views import STEPS, Chain, apply
 from anyinit._graph.graph import FLOAT, Builder, Leaf, Value
+from anyinit._graph.ops import Opaque
 
 Items = dict[int, Tracked]
 DEEPEST = 8
@@ -186,11 +187,19 @@ class Recorder(TorchDispatchMode):
                 chain = ()
             if home is not None and chain is not None:
                 memory.view(result, home, chain, result, value=value)
-            elif value is not None:
-                memory.fresh(result, value)
+            elif index in FIXED.get(call.base, ()):
+                memory.fresh(result, None)
+            else:
+                memory.fresh(result, value or self._late(call, result, index, values))
             return result
 
         return each(out, keep)
+
+    def _late(self, call: Call, result: Tensor, index: int, values: dict[int, V]) -> V:
+        """A result the translation leaves out: opaque if somebody reads it after all."""
+        op = Opaque(call.name, "no translation of this result", index)
+        shape, kind = tuple(result.shape), kind_of(result.dtype)
+        return V(shape, kind, make=lambda: self.low.add(op, [*values.values()], shape, kind).id)
 
     def _mutated(self, call: Call, args: Any, kwargs: Any) -> list[Tracked]:
         if not call.mutated:

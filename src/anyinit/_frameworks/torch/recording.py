@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from anyinit._frameworks.torch.guard import Scopes, unchanged
 from anyinit._frameworks.torch.inputs import Inputs
+from anyinit._frameworks.torch.literals import Literals
 from anyinit._frameworks.torch.memory import dtype_name, kind_of, storage_key
 from anyinit._frameworks.torch.record import CopiesNeededError, IdsNeededError, Recorder, Tape
 from anyinit._graph import ops
@@ -126,7 +127,8 @@ def attempt(model: nn.Module, inputs: Inputs, forward: Forward, *, meta: bool, l
     try:
         with unchanged(model, training=training), Scopes(model) as scopes, level_of(level):
             recorder.scope = scopes
-            with recorder, whole_operations(level):
+            torch.manual_seed(0)  # as when it is run again: a path may depend on noise
+            with recorder, whole_operations(level), Literals() if meta else nullcontext():
                 result = inputs.call(model, forward, tree)
             outputs = recorder.outputs(result)
     except CopiesNeededError:

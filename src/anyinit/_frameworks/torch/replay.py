@@ -10,7 +10,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyinit._frameworks.torch.calls import EMPTY, LIKE, describe
+from anyinit._frameworks.torch.calls import EMPTY, FIXED, LIKE, describe
 from anyinit._frameworks.torch.memory import LIMIT, storage_key, to_numpy
 from anyinit._frameworks.torch.trees import tensors
 from anyinit.errors import TraceError
@@ -57,8 +57,9 @@ class Replay(TorchDispatchMode):
         made = list(tensors(out))
         if constant and all(t.numel() <= LIMIT for t in made):
             return out
-        for t in made:
-            self.depends(t)
+        for index, t in enumerate(made):
+            if index not in FIXED.get(call.base, ()):
+                self.depends(t)
         if call.mutated:
             bound = dict(zip(call.arguments, args, strict=False)) | (kwargs or {})
             for t in tensors([bound.get(name) for name in call.mutated]):

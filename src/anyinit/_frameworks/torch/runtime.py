@@ -95,20 +95,26 @@ class TorchRuntime:
         from anyinit._frameworks.torch.record import IdsNeededError
         from anyinit.errors import TraceError
 
+        found: Recording | None = None
         try:
-            return recording.record(self.model, self._inputs, self._forward)
+            found = recording.record(self.model, self._inputs, self._forward)
+            pair = None if found.training else self._inputs.as_pair()
+            if pair is None:
+                return found
+            other, cause = pair, None  # batch statistics need a second sample
         except IdsNeededError as error:
             other, cause = self._inputs.as_ids(error.vocabulary), error
         except TraceError as error:
             other, cause = self._inputs.as_numbers(inputs.dtype_of(self.model)), error
         if other is not None:
             try:
-                found = recording.record(self.model, other, self._forward)
+                second = recording.record(self.model, other, self._forward)
             except (TraceError, IdsNeededError):
-                other = None
+                if found is not None:
+                    return found
             else:
                 self._inputs = other
-                return found
+                return second
         if isinstance(cause, TraceError):
             raise cause
         raise TraceError("The model looks rows up with numbers that are no ids", value=str(cause),

@@ -60,8 +60,8 @@ def _normal_tensors(low: Lower, mean: Any = 0.0, std: Any = 1.0, **more: Any) ->
 
 
 @aten("prims::uniform")
-def _prims_uniform(low: Lower, shape: Any, *options: Any, low_: float = 0.0, **more: Any) -> V:
-    return _noise(low, "uniform", more.get("low", low_), more.get("high", 1.0))
+def _prims_uniform(lower: Lower, shape: Any, *, low: float, high: float, **more: Any) -> V:
+    return _noise(lower, "uniform", low, high)
 
 
 @aten("uniform")
