@@ -246,6 +246,8 @@ def test_a_model_that_cannot_take_its_input_says_so_and_chains_its_own_error():
     with pytest.raises(TraceError, match="could not be run") as caught:
         open_model(nn.Dense(3), (2, 5), params=params).record()
     assert caught.value.__cause__ is not None
+    with pytest.raises(TraceError, match="could not be run"):
+        open_model(nn.Conv(3, (2, 2)), (2,))
 
 
 @pytest.mark.parametrize(

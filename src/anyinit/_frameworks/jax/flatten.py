@@ -83,14 +83,15 @@ def flatten(closed: Any, decide: Decide | None = None) -> Flat:
     """Flatten a closed jaxpr. ``decide(flat, variable)`` returns the value of a variable that steers
     control flow and depends on data (``None``: not known)."""
     flat = Flat()
-    maker = _Maker(flat, decide)
-    flat.inputs = tuple(maker.new(_aval(v.aval)) for v in closed.jaxpr.invars)
+    maker = Maker(flat, decide)
+    flat.inputs = tuple(maker.new(aval_of(v.aval)) for v in closed.jaxpr.invars)
     flat.outputs = tuple(maker.program(closed, flat.inputs, ""))
     flat.prune()
     return flat
 
 
-def _aval(aval: Any) -> Aval:
+def aval_of(aval: Any) -> Aval:
+    """Shape and type of an abstract value or an array."""
     return Aval(tuple(int(n) for n in getattr(aval, "shape", ())), getattr(aval, "dtype", None))
 
 
@@ -108,20 +109,24 @@ def _callee(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
     if len(found) != 1:
         return None
     inner = found[0][0]
-    same = [_aval(v.aval).shape for v in inner.invars] == [_aval(v.aval).shape for v in eqn.invars]
+    same = [aval_of(v.aval).shape for v in inner.invars] == [aval_of(v.aval).shape for v in eqn.invars]
     return found[0] if same and len(inner.outvars) == len(eqn.outvars) else None
 
 
 @dataclass(slots=True)
-class _Maker:
+class Maker:
+    """Adds equations to a flat program."""
+
     flat: Flat
     decide: Decide | None
 
     def new(self, aval: Aval) -> int:
+        """A new variable."""
         self.flat.avals.append(aval)
         return len(self.flat.avals) - 1
 
     def constant(self, value: Any, *, closed: bool = False) -> int:
+        """A variable of known value; ``closed``: the model closes over it."""
         dtype = getattr(value, "dtype", None)
         if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
             var = self.new(Aval(tuple(value.shape), dtype))
@@ -144,7 +149,7 @@ class _Maker:
 
         def read(atom: Any) -> int:
             if hasattr(atom, "val"):
-                return self.constant(np.asarray(atom.val, _aval(atom.aval).dtype))
+                return self.constant(np.asarray(atom.val, aval_of(atom.aval).dtype))
             return env[atom]
 
         for eqn in jaxpr.eqns:
@@ -153,6 +158,7 @@ class _Maker:
         return [read(v) for v in jaxpr.outvars]
 
     def equation(self, eqn: Any, ins: list[int], outer: str) -> list[int]:
+        """Add one equation on variables ``ins``, inlining what it calls; the variables of its outputs."""
         stack = str(eqn.source_info.name_stack).replace("/", ".")
         scope = ".".join(s for s in (outer, stack) if s)
         params = eqn.params
@@ -165,7 +171,7 @@ class _Maker:
         callee = _callee(eqn)
         if callee is not None:
             return self.inline(callee, ins, scope)
-        avals = tuple(_aval(v.aval) for v in eqn.outvars)
+        avals = tuple(aval_of(v.aval) for v in eqn.outvars)
         return self.emit(eqn.primitive.name, params, ins, avals, scope, _binder(eqn))
 
     def inline(self, callee: tuple[Any, Sequence[Any]], ins: list[int], scope: str) -> list[int]:
@@ -269,7 +275,7 @@ class _Maker:
         tests, consts, carry = ins[:first], ins[first:second], ins[second:]
         taken, guessed = 0, False
         if any(jax.dtypes.issubdtype(self.flat.avals[v].dtype, jax.dtypes.prng_key) for v in carry):
-            avals = tuple(_aval(v.aval) for v in eqn.outvars)
+            avals = tuple(aval_of(v.aval) for v in eqn.outvars)
             return self.emit(eqn.primitive.name, params, ins, avals, scope, _binder(eqn))
         while taken < UNROLL:
             keep = self.program(params["cond_jaxpr"], [*tests, *carry], scope)[0]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from anyinit._frameworks.jax.inputs import Batch
-from anyinit._frameworks.jax.program import BUFFER, PARAM, Program, dotted, part_of, required_flags, tree_program
+from anyinit._frameworks.jax.program import BUFFER, PARAM, READS, Program, dotted, part_of, required_flags, tree_program
 
 STREAMS = ("params", "dropout", "default", "noise", "gumbel")
 
@@ -18,11 +18,10 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
     ``params`` alone, or nothing: then shapes come from an abstract ``init``."""
     streams = dict.fromkeys(STREAMS, jax.random.key(0))
     extra = required_flags(type(model).__call__)
-    args, kwargs = batch.abstract()
     drawn = False
     if params is None:
         drawn = True
-        params = jax.eval_shape(lambda a, k: model.init(streams, *a, **k, **extra), args, kwargs)
+        params = _fresh(lambda a, k: model.init(streams, *a, **k, **extra), batch)
 
     whole = isinstance(params, Mapping) and "params" in params and isinstance(params["params"], Mapping)
 
@@ -55,3 +54,11 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
 
 def _state(variables: Mapping[str, Any]) -> list[str]:
     return [name for name in variables if name != "params"]
+
+
+def _fresh(init: Callable[..., Any], batch: Batch) -> Any:
+    """Shapes of a new model's variables; the variables themselves if ``init`` reads values while it runs."""
+    try:
+        return jax.eval_shape(init, *batch.abstract())
+    except READS:
+        return init(*batch.synthetic({}))

@@ -8,9 +8,10 @@ from typing import Any
 import jax
 
 from anyinit._frameworks.jax.inputs import Batch, parse
-from anyinit._frameworks.jax.program import Program
+from anyinit._frameworks.jax.program import Program, explained
 from anyinit._frameworks.jax.record import trace
 from anyinit._frameworks.jax.runtime import JaxRuntime
+from anyinit.errors import AnyInitError
 
 UNUSABLE = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError, AssertionError)
 """What a model raises when it cannot take an input in the form it was tried."""
@@ -19,7 +20,12 @@ UNUSABLE = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, Ar
 def open_as(kind: str, model: Any, spec: Any, params: Any, forward: Callable[..., Any] | None) -> JaxRuntime:
     """The runtime of ``model``, known to be of framework ``kind``."""
     batch = parse(spec)
-    made = _program(kind, model, params, batch, forward)
+    try:
+        made = _program(kind, model, params, batch, forward)
+    except AnyInitError:
+        raise
+    except Exception as error:
+        raise explained(error) from error
     if kind == "equinox" and forward is None:
         made = _equinox(model, made, batch)
     if batch.kwargs and not batch.args and not _runs(made, batch):

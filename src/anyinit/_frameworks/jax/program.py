@@ -10,8 +10,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from anyinit.errors import TraceError
+
 PARAM, BUFFER = "param", "buffer"
 FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False}
+READS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+"""What JAX raises when a model reads a value that tracing has not got."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,4 +123,14 @@ def tree_program(
         lambda values, args, kwargs: run(assemble(values), args, kwargs),
         slots,
         lambda values: assemble(filled([held[i] for i in places], values)),
+    )
+
+
+def explained(error: Exception) -> TraceError:
+    """The error of a model that could not be run, in the form the library raises; chain ``error`` to it."""
+    line = next((line for line in str(error).splitlines() if line.strip()), "")
+    return TraceError(
+        "The model could not be run on this input",
+        value=f"{type(error).__name__}: {line}",
+        remedy="Check input_spec, or pass forward=, a callable (model, batch) that runs the model.",
     )

@@ -53,7 +53,11 @@ def trace(program: Program, batch: Batch) -> tuple[Any, Any]:
 def record(program: Program, batch: Batch, decide: Decide | None = None) -> Recording:
     """Record one run without data; ``decide`` is asked only where control flow depends on data."""
     closed, tree = trace(program, batch)
-    flat = flatten(closed, decide)
+    return translate(program, batch, flatten(closed, decide), tree)
+
+
+def translate(program: Program, batch: Batch, flat: Flat, tree: Any) -> Recording:
+    """The graph of a flat program."""
     low = Lowering(flat)
     _leaves(low, program, batch)
     for position, step in enumerate(flat.steps):

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from anyinit._frameworks.jax import open_model, recognizes
 from anyinit._frameworks.jax.flatten import Flat, as_jax, evaluate, needed_for
 from anyinit._frameworks.jax.inputs import Batch, keyed
-from anyinit._frameworks.jax.program import PARAM, Program
-from anyinit._frameworks.jax.record import Recording, record
+from anyinit._frameworks.jax.program import PARAM, READS, Program, explained
+from anyinit._frameworks.jax.record import Recording, record, translate
 from anyinit._graph.graph import INT, Graph
 from anyinit._graph.ops import Gather, Lookup, Pointwise
-from anyinit.errors import AnyInitError, PlanError, TraceError
+from anyinit.errors import AnyInitError, PlanError
 
 Array = NDArray[Any]
 Visit = Callable[[int, Array], Array | None]
@@ -75,23 +75,35 @@ class JaxRuntime:
     def _recorded(self) -> Recording:
         if self._recording is None:
             try:
-                self._recording = record(self._program, self._batch, self._decide)
+                self._recording = self._record()
             except AnyInitError:
                 raise
             except Exception as error:
-                raise TraceError(
-                    "The model could not be run on this input", value=f"{type(error).__name__}: {_first_line(error)}",
-                    remedy="Check input_spec, or pass forward=, a callable (model, batch) that runs the model.",
-                ) from error  # fmt: skip
+                raise explained(error) from error
             self._highs = _integer_bounds(self._recording.graph, self._batch)
         return self._recording
 
-    def _decide(self, flat: Flat, var: int) -> Any:
-        """The value of a variable that steers control flow, from the model's own weights and input."""
-        args, kwargs = self._batch.synthetic(self._highs)
+    def _record(self) -> Recording:
+        """On shapes alone; on numbers where the model reads values in Python."""
+        try:
+            return record(self._program, self._batch, self._decide)
+        except READS:
+            from anyinit._frameworks.jax.eager import record_eagerly
+
+            whole = (self._concrete()[: len(self._values)], *self._batch.synthetic(self._highs))
+            leaves, structure = jax.tree_util.tree_flatten(whole)
+            flat, tree = record_eagerly(self._program.call, leaves, structure)
+            return translate(self._program, self._batch, flat, tree)
+
+    def _concrete(self) -> list[Any]:
+        """Values of all leaves for a run that only decides the path: stand-ins where a weight has none."""
         rng = np.random.default_rng(0)
         weights = [_stand_in(v, rng) if isinstance(v, jax.ShapeDtypeStruct) else v for v in self._values]
-        env = dict(zip(flat.inputs, [*weights, *jax.tree_util.tree_leaves((args, kwargs))], strict=True))
+        return [*weights, *jax.tree_util.tree_leaves(self._batch.synthetic(self._highs))]
+
+    def _decide(self, flat: Flat, var: int) -> Any:
+        """The value of a variable that steers control flow, from the model's own weights and input."""
+        env = dict(zip(flat.inputs, self._concrete(), strict=True))
         evaluate(flat, needed_for(flat, var), env)
         return np.asarray(env[var])
 
@@ -264,10 +276,6 @@ def _integer_bounds(graph: Graph, batch: Batch) -> dict[int, int]:
         elif graph.values[node.output].kind == INT and sources:
             reach[node.output] = sources
     return out
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), "")
 
 
 __all__ = ["JaxRuntime", "open_model", "recognizes"]
