@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,9 @@ class Leaf:
     trainable: bool = False
     aliases: tuple[str, ...] = ()
     data: NDArray[np.generic] | None = None
+    view: tuple[tuple[Any, ...], ...] = ()
+    part: str = ""
+    whole: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class Graph:
     outputs: tuple[int, ...]
     notes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()  # parameters of the model that this run never touched
+    observable: int | None = None  # values from this id on were made by rewriting: no runtime sees them
 
     def __post_init__(self) -> None:
         known = set(self.leaves)

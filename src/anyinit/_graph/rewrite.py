@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from anyinit._graph.graph import Graph, Node
+from anyinit._graph.split import split
 from anyinit._graph.ops import Expand, Normalize, Op, Pointwise, Reduce, Reshape
 
 _NEUTRAL = {("add", 0.0), ("sub", 0.0), ("mul", 1.0), ("div", 1.0), ("pow", 1.0)}
@@ -18,7 +19,7 @@ _NEUTRAL = {("add", 0.0), ("sub", 0.0), ("mul", 1.0), ("div", 1.0), ("pow", 1.0)
 
 def canonical(graph: Graph) -> Graph:
     """The graph with norms recognised, identities and dead operations removed."""
-    return _pruned(_normalized(_shortened(graph)))
+    return _pruned(split(_pruned(_normalized(_shortened(graph)))))
 
 
 def _shortened(graph: Graph) -> Graph:
@@ -54,7 +55,10 @@ def _pruned(graph: Graph) -> Graph:
         if node.output in needed:
             needed.update(node.inputs)
             nodes.append(node)
-    return replace(graph, nodes=tuple(reversed(nodes)))
+    leaves = {i: leaf for i, leaf in graph.leaves.items() if i in needed or not leaf.part}
+    read = {leaf.name for leaf in leaves.values() if leaf.part}
+    leaves = {i: leaf for i, leaf in leaves.items() if i in needed or leaf.name not in read}
+    return replace(graph, nodes=tuple(reversed(nodes)), leaves=leaves)
 
 
 @dataclass

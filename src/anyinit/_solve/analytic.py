@@ -74,7 +74,7 @@ class Solver:
         uses = self.uses.uses.get(i, [])
         roles = [self.uses.role(u) for u in uses]
         if leaf.name in self.kept or not uses or all(r in KEPT_ROLES for r in roles):
-            return measured(self.read(leaf.name), i)
+            return measured(self._values(leaf), i)
         if "weight" in roles:
             use = uses[roles.index("weight")]
             std = self._tied(use) if "table" in roles else 1.0
@@ -89,7 +89,18 @@ class Solver:
         if role == "bias":
             self._decide(i, role, 0.0, uses[0], why="biases start at zero")
             return constant(separate(value.shape), 0.0)
-        return measured(self.read(leaf.name), i)
+        return measured(self._values(leaf), i)
+
+    def _values(self, leaf: Leaf) -> np.ndarray:
+        """Actual values of a parameter, or of its part."""
+        x = np.asarray(self.read(leaf.name))
+        for step, *args in leaf.view:
+            if step == "slice":
+                dim, start, stop, stride = args
+                x = x[(slice(None),) * dim + (slice(start, stop, stride),)]
+            else:
+                x = x.reshape(args[0]) if step == "reshape" else x.transpose(args[0])
+        return x
 
     def _main(self, uses: list[Use], roles: list[str]) -> str:
         for at, u in enumerate(uses):
@@ -217,7 +228,7 @@ class Solver:
             return self.distribution
         node = self.graph.nodes[decision.node]
         small = min(decision.fan, self.fan_out(node, decision.use.slot)) <= 2048
-        plain = self.depth[node.output] >= 4 or decision.role == "shared weight"
+        plain = self.depth[node.output] >= 4 or decision.role in {"shared weight", "recurrent"}
         return "orthogonal" if plain and small else "normal"
 
     def fan_out(self, node: Node, slot: int) -> int:
@@ -243,11 +254,37 @@ class Solver:
         if role == "tied table":
             self._decide(leaf, role, self._tied(use), use, node=at, region=place, target=1.0, fan=fan, why="tied table: the output layer decides, logits at unit second moment")
             return
-        std, target, why, flags = self._scale(z, node, place, fan)
+        if role == "shared weight" and not place.curved and self._recurrent(leaf):
+            role = "recurrent"
+            std, target, why, flags = 1 / math.sqrt(fan), None, "recurrent: unit gain on the state", ()
+        else:
+            std, target, why, flags = self._scale(z, node, place, fan)
         std, why = self._overridden(leaf, std, why)
         if leaf not in self.decisions:
             self._decide(leaf, role, std, use, node=at, region=place, target=target, fan=fan, why=why, flags=flags)
         self._set(leaf, std, node)
+
+    def _recurrent(self, leaf: int) -> bool:
+        """Whether the weight is applied to something made of its own output and the result is added to
+        what another weight makes."""
+        nodes = [self.graph.nodes[u.node] for u in self.uses.uses[leaf] if isinstance(self.graph.nodes[u.node].op, Contract)]
+        first, second = nodes[0], nodes[1]
+        data = next((i for i in second.inputs if i in self.uses.live), None)
+        if data is None or not self.streams.ancestors[data] >> first.output & 1:
+            return False
+        value = first.output
+        for _ in range(8):
+            readers = self.uses.consumers.get(value, ())
+            if len(readers) != 1:
+                return False
+            node = self.graph.nodes[readers[0]]
+            live = [i for i in node.inputs if i in self.uses.live]
+            if isinstance(node.op, Pointwise) and node.op.fn == "add" and len(live) == 2:
+                return self.uses.producer[node.output] not in self.streams.residuals
+            if len(live) != 1 or not (isinstance(node.op, MOVES) or (isinstance(node.op, Pointwise) and node.op.fn == "add")):
+                return False
+            value = node.output
+        return False
 
     def _overridden(self, leaf: int, std: float, why: str) -> tuple[float, str]:
         """The caller's own scale or factor."""

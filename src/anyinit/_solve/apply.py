@@ -84,8 +84,7 @@ def rematerialize(
 def _added_factor(before: Weight, after: Weight) -> float | None:
     """The factor that turns one made parameter into the other to the last bit; None if there is none."""
     one, two = [p.draw for p in before.parts], [p.draw for p in after.parts]
-    labels = [p.label for p in before.parts] == [p.label for p in after.parts]
-    if (before.shape, before.dtype) != (after.shape, after.dtype) or not labels:
+    if (before.shape, before.dtype) != (after.shape, after.dtype):
         return None
     if one == two:
         return 1.0
@@ -97,7 +96,7 @@ def part_values(seed: int, shape: tuple[int, ...], part: Part, dtype: str) -> Ar
     """One part of a parameter of ``shape`` in canonical form ``(groups, n_out, n_in)``."""
     how = part.draw
     size = canonical_shape(shape, how.view, how.groups, how.outs, how.ins)
-    values = draw(seed, how.key, part.label, size, how.distribution, how.std, dtype, how.mirrored, how.value)
+    values = draw(seed, how.key, "", size, how.distribution, how.std, dtype, how.mirrored, how.value)
     return rescaled(values, how.factor)
 
 
@@ -164,17 +163,17 @@ def _covered(weight: Weight) -> bool:
 
 
 def _check_keys(plan: Plan) -> None:
-    """Two random parts with one key and label would hold the same numbers."""
-    seen: dict[tuple[int, str], str] = {}
+    """Two random parts with one key would hold the same numbers. Labels do not enter, so that a
+    packed weight and its parts held separately are drawn alike."""
+    seen: dict[int, str] = {}
     for weight in plan.weights:
         for part in weight.parts:
             if part.draw.distribution in ("keep", "constant") or not part.draw.std:
                 continue
-            place = (part.draw.key, part.label)
-            if place in seen:
+            if part.draw.key in seen:
                 raise PlanError(
-                    f"Two parts share a draw, of {seen[place]} and of {weight.name}",
-                    value=place,
-                    remedy="Give every part its own key or label.",
+                    f"Two parts share a draw, of {seen[part.draw.key]} and of {weight.name}",
+                    value=part.draw.key,
+                    remedy="Give every part its own key.",
                 )
-            seen[place] = weight.name
+            seen[part.draw.key] = weight.name

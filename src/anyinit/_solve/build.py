@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from anyinit._core.field import Signal, expect
@@ -15,7 +16,7 @@ from anyinit._solve.backward import gradients
 from anyinit._solve.plan import Draw, Part, Plan, Weight
 from anyinit._solve.stability import trails
 
-DRAWN = {"weight", "shared weight", "tied table", "table", "position table", "position", "token"}
+DRAWN = {"weight", "shared weight", "recurrent", "tied table", "table", "position table", "position", "token"}
 
 
 def build(solver: Solver, seed: int, kept: Mapping[str, str], options: tuple[tuple[str, str], ...] = ()) -> Plan:
@@ -30,7 +31,12 @@ def build(solver: Solver, seed: int, kept: Mapping[str, str], options: tuple[tup
         part, reason = _part(solver, i, leaf, grads, order.get(i, len(order)), kept)
         if reason:
             unscaled.append((leaf.name, reason))
-        weights.append(Weight(leaf.name, shape, leaf.dtype, leaf.aliases, (part,)))
+        part = replace(part, label=leaf.part, draw=replace(part.draw, view=leaf.view + part.draw.view))
+        known = next((k for k, w in enumerate(weights) if w.name == leaf.name), None) if leaf.part else None
+        if known is None:
+            weights.append(Weight(leaf.name, leaf.whole or shape, leaf.dtype, leaf.aliases, (part,)))
+        else:
+            weights[known] = replace(weights[known], parts=(*weights[known].parts, part))
     unscaled += [(name, "never used in this run") for name in graph.unused]
     opaque = tuple((n.op.call, n.scope, n.op.why) for n in graph.nodes if isinstance(n.op, Opaque))
     return Plan(
@@ -140,7 +146,19 @@ def canonical_layout(solver: Solver, d: Decision) -> tuple[tuple[Any, ...], tupl
     groups = tuple(at[lab] for lab in op.out if lab in at and lab in others)
     outs = tuple(at[lab] for lab in op.out if lab in at and lab not in others)
     ins = tuple(at[lab] for lab in others if lab in at and lab not in op.out)
+    if d.role == "recurrent" and not groups and not taps and len(outs) == len(ins) == 1:
+        gates = _gates(solver.graph.values[d.use.value].shape, outs[0], ins[0])
+        if gates is not None:
+            return (*steps, ("reshape", gates)), (outs[0],), (outs[0] + 1,), (ins[0] + (ins[0] > outs[0]),)
     return steps, groups, outs, ins + tuple(at[t] for t in taps)
+
+
+def _gates(shape: tuple[int, ...], out: int, into: int) -> tuple[int, ...] | None:
+    """A recurrent weight whose rows are several states long holds one square block for each gate."""
+    count, rest = divmod(shape[out], shape[into])
+    if rest or count < 2:
+        return None
+    return (*shape[:out], count, shape[into], *shape[out + 1 :])
 
 
 def _steps(view: tuple[Op, ...]) -> tuple[Any, ...] | None:

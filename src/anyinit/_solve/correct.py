@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from anyinit._graph.ops import Pointwise
+from anyinit._graph.ops import Permute, Pointwise, Reshape
 from anyinit._graph.runtime import Runtime
 from anyinit._rules.pointwise import evaluate
 from anyinit._solve.analytic import Decision, Solver
@@ -58,6 +58,20 @@ def placed(solver: Solver) -> list[Decision]:
     return sorted(out, key=lambda d: d.node or 0)
 
 
+def seen(solver: Solver, value: int) -> int:
+    """The value itself, or the first recorded one that pure moves make of it."""
+    first = solver.graph.observable
+    for _ in range(6):
+        readers = solver.uses.consumers.get(value, ())
+        if first is None or value < first or len(readers) != 1:
+            return value
+        node = solver.graph.nodes[readers[0]]
+        if not isinstance(node.op, (Reshape, Permute)):
+            return value
+        value = node.output
+    return value
+
+
 def square_mean(x: Array) -> float:
     """Mean square in float64."""
     return float(np.mean(np.square(np.abs(x).astype(np.float64))))
@@ -77,8 +91,8 @@ def run(
     ends: dict[int, list[Decision]] = {}
     for d in placed(solver):
         assert d.region is not None
-        outputs.setdefault(d.region.output, []).append(d)
-        ends.setdefault(d.region.end, []).append(d)
+        outputs.setdefault(seen(solver, d.region.output), []).append(d)
+        ends.setdefault(seen(solver, d.region.end), []).append(d)
     total = sum(len(v) for v in outputs.values())
 
     def visit(value: int, array: Array) -> Array | None:
@@ -120,6 +134,8 @@ def _bias(solver: Solver, d: Decision, weights: Mapping[str, Array]) -> NDArray[
     """What was added to the weight's own product at the observed value (zero biases: zero)."""
     assert d.region is not None and d.node is not None
     graph = solver.graph
+    if seen(solver, d.region.output) != d.region.output:
+        return np.zeros(())
     made = graph.nodes[solver.uses.producer[d.region.output]]
     if not isinstance(made.op, Pointwise) or made.op.fn != "add":
         return np.zeros(())
@@ -236,16 +252,13 @@ def _apply(steps: Steps, z: NDArray[np.float64], start: int) -> NDArray[np.float
 
 def record(plan: Plan, solver: Solver, found: Measurement, *, corrected: bool) -> Plan:
     """The plan with factors and measurements; corrected layers keep theory's value in ``planned``."""
-    by_name = {solver.graph.leaves[leaf].name: leaf for leaf in {*found.output, *found.end}}
+    by_name = {(solver.graph.leaves[leaf].name, solver.graph.leaves[leaf].part): leaf for leaf in {*found.output, *found.end}}
     weights: list[Weight] = []
     for w in plan.weights:
-        leaf = by_name.get(w.name)
-        if leaf is None or len(w.parts) != 1:
-            weights.append(w)
-            continue
-        weights.append(replace(w, parts=(_recorded(w.parts[0], solver, leaf, found, corrected),)))
-    dead = [n for n, leaf in by_name.items() if found.dead.get(leaf, 0.0) > 0.05]
-    extra = [f"{found.dead[by_name[n]]:.0%} of the units after {n} are zero for every sample of the batch" for n in sorted(dead)]
+        parts = tuple(_recorded(p, solver, by_name[w.name, p.label], found, corrected) if (w.name, p.label) in by_name else p for p in w.parts)
+        weights.append(replace(w, parts=parts))
+    dead = {n: found.dead[leaf] for (n, _), leaf in sorted(by_name.items()) if found.dead.get(leaf, 0.0) > 0.05}
+    extra = [f"{share:.0%} of the units after {n} are zero for every sample of the batch" for n, share in dead.items()]
     return replace(plan, weights=tuple(weights), warnings=(*plan.warnings, *found.warnings, *extra))
 
 

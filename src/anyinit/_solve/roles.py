@@ -148,7 +148,7 @@ class Uses:
         return "position table"
 
     def _elementwise(self, use: Use, node: Node, op: Pointwise) -> str:
-        wide = sum(n > 1 for n in self.graph.values[use.value].shape)
+        wide = sum(n > 1 for n in self.graph.values[use.leaf].shape)
         if op.fn in {"add", "sub"}:
             return "position" if wide > 1 and self.graph.leaves[use.leaf].role == "param" and self._spans_channels(use) else "bias"
         if op.fn in {"mul", "div"}:
@@ -172,12 +172,14 @@ class Uses:
         both = isinstance(op, Contract) and all(i in self.live for i in self.graph.nodes[made].inputs)
         return not both
 
-    def source(self, value: int) -> int:
-        """Follow moves, scalar scalings and dropout back to the operation that made a value."""
+    def source(self, value: int, *, cuts: bool = True) -> int:
+        """Follow moves, scalar scalings and dropout back to the operation that made a value; ``cuts``:
+        through slices too."""
+        moves = MOVES if cuts else tuple(m for m in MOVES if m is not Slice)
         while value in self.producer:
             node = self.graph.nodes[self.producer[value]]
             live = [i for i in node.inputs if i in self.live]
-            passing = isinstance(node.op, (*MOVES, Dropout)) or (isinstance(node.op, Pointwise) and node.op.fn in {"add", "sub", "mul", "div"})
+            passing = isinstance(node.op, (*moves, Dropout)) or (isinstance(node.op, Pointwise) and node.op.fn in {"add", "sub", "mul", "div"})
             if not passing or len(live) != 1:
                 return value
             value = live[0]
