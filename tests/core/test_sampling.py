@@ -21,7 +21,7 @@ GOLDEN = {
     "normal": "a3499c175b61",
     "truncated_normal": "e1059109db62",
     "uniform": "cffdc27dcdb3",
-    "orthogonal": "8bc7a87bc6c0",
+    "orthogonal": "5d6c6f636f72",
 }
 CUT_STD = 0.8796256610342398  # of a standard normal cut at two
 

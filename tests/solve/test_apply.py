@@ -28,7 +28,7 @@ def rows(start: int, stop: int) -> tuple[tuple[object, ...], ...]:
 def plan(seed: int = 3) -> Plan:
     conv = Draw(outs=(0,), ins=(1, 2, 3), distribution="orthogonal", std=0.2, key=0, factor=1.7)
     qkv = tuple(
-        Part(label=label, draw=matrix(1, view=rows(4 * k, 4 * k + 4), std=0.1 * (k + 1)))
+        Part(label=label, draw=matrix(10 + k, view=rows(4 * k, 4 * k + 4), std=0.1 * (k + 1)))
         for k, label in enumerate("qkv")
     )
     top = Part(label="top", draw=matrix(2, view=rows(0, 6), distribution="truncated_normal"))
@@ -93,8 +93,8 @@ def test_a_part_is_its_factor_times_its_draw_in_canonical_layout() -> None:
     made = materialize(plan(), Held(0.0))
     drawn = draw(3, 0, "", (1, 8, 36), "orthogonal", 0.2).astype(np.float64)
     np.testing.assert_array_equal(made["conv"].reshape(1, 8, 36), (drawn * 1.7).astype(np.float32))
-    for k, label in enumerate("qkv"):
-        expected = draw(3, 1, label, (1, 4, 4), "normal", 0.1 * (k + 1))
+    for k in range(3):
+        expected = draw(3, 10 + k, "", (1, 4, 4), "normal", 0.1 * (k + 1))
         np.testing.assert_array_equal(made["qkv"][4 * k : 4 * k + 4], expected[0])
     assert (made["bias"] == np.float32(0.25)).all()
 
@@ -190,14 +190,23 @@ def test_the_product_with_a_factor_is_not_taken_in_float32() -> None:
     assert (rescaled(values, 1 / 3) != values * np.float32(1 / 3)).any()
 
 
-def test_two_parts_with_one_key_and_label_are_refused() -> None:
+def test_a_packed_weight_and_its_parts_held_separately_are_drawn_alike() -> None:
+    packed = plan().weights[1]
+    alone = tuple(
+        Weight(p.label, (4, 4), parts=(replace(p, label="", draw=replace(p.draw, view=())),)) for p in packed.parts
+    )
+    made = materialize(plan().with_weights(alone), Held(0))
+    np.testing.assert_array_equal(np.concatenate([made[n] for n in "qkv"]), materialize(plan(), Held(0))["qkv"])
+
+
+def test_two_parts_with_one_key_are_refused() -> None:
     twin = Plan(0, tuple(Weight(n, (4, 4), parts=(Part(draw=matrix(1)),)) for n in ("a", "b")))
-    with pytest.raises(PlanError, match=r"share a draw, of a and of b\. Got: \(1, ''\)\. Give every part its own key"):
+    with pytest.raises(PlanError, match=r"share a draw, of a and of b\. Got: 1\. Give every part its own key\."):
         materialize(twin, Held(0))
 
 
 def test_overlapping_parts_are_refused() -> None:
-    parts = (Part(label="a", draw=matrix(0, view=rows(0, 3))), Part(label="b", draw=matrix(0, view=rows(2, 4))))
+    parts = (Part(label="a", draw=matrix(0, view=rows(0, 3))), Part(label="b", draw=matrix(1, view=rows(2, 4))))
     with pytest.raises(PlanError, match=r"Parts of w overlap\. Got: \['a', 'b'\]"):
         materialize(Plan(0, (Weight("w", (4, 4), parts=parts),)), Held(0))
 

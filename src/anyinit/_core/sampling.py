@@ -1,14 +1,15 @@
 """Keyed draws: the one place that says how a weight's numbers follow from a seed.
 
-**How a draw is keyed.** A draw belongs to ``(seed, key, part)``: the seed of the plan, the position
-of the weight in the canonical graph, and the label of the part of a packed weight (``""`` for an
-unpacked one). Their text ``"<seed>/<key>/<part>"`` is hashed (BLAKE2b, 16 bytes, person
-``anyinit draw``) into the key of a Philox generator. The values stand in canonical order, group
-by group, row (output) by row, real before imaginary part, and are cut into blocks of
-:data:`BLOCK`; block ``b`` starts that generator at counter ``b * 2**64`` and depends on nothing else.
-So any thread or shard makes exactly its own values, no framework, device or thread count can
-change them, and neither the scale nor the caller's random state enters. A mirrored weight keys
-its independent quarter or half; an orthogonal one is a function of the same normal values, group by group.
+**How a draw is keyed.** A draw belongs to ``(seed, key, part)``: the seed of the plan, the position of
+the weight in the canonical graph, and a label for whoever cuts a weight further (in a plan every
+part of a packed weight has its own key and no label, so packed and separate weights are drawn
+alike). Their text ``"<seed>/<key>/<part>"`` is hashed (BLAKE2b, 16 bytes, person ``anyinit draw``) into
+the key of a Philox generator. The values stand in canonical order, group by group, row (output) by
+row, real before imaginary part, and are cut into blocks of :data:`BLOCK`; block ``b`` starts that generator
+at counter ``b * 2**64`` and depends on nothing else. So any thread or shard makes exactly its own
+values; no framework, device or thread count can change them, and neither the scale nor the
+caller's random state enters. A mirrored weight keys its independent quarter or half. A group of
+an orthogonal draw takes the normal values at its place as vectors of its longer side.
 
 **What is promised.** The same bytes for any number of threads, always. Across CPUs, math libraries and
 BLAS too: ``constant``, ``uniform`` and real ``orthogonal`` in every type, ``normal`` and
@@ -45,8 +46,6 @@ CUT = 2.0
 """Where ``truncated_normal`` is cut, in standard deviations of the normal before the cut."""
 DISTRIBUTIONS = ("normal", "truncated_normal", "uniform", "orthogonal", "constant")
 MIRRORS = ("", "rows", "cols", "both")
-
-_ROWS = 16
 
 Array = NDArray[Any]
 Shape = tuple[int, int, int]
@@ -331,12 +330,12 @@ def _orthogonal(
     integers = replace(normals, scaled=odd(normals.scale * table("normal")).astype(np.float32))
     values = np.empty((groups, max(rows, cols), min(rows, cols)), kind)
     _fill(integers, values, start, threads)
-    scale = std * math.sqrt(max(rows, cols))
-    q = from_grid(values.astype(np.result_type(kind, np.float64)), _REAL[dtype] == "float64", scale)
     out = np.empty(shape, dtype)
     target = out.swapaxes(1, 2) if cols > rows else out
-    for at in range(0, q.shape[1], _ROWS):  # transposing a few rows at a time stays in cache
-        np.add(q[:, at : at + _ROWS], mean, out=target[:, at : at + _ROWS], casting="same_kind")
+    scale = std * math.sqrt(max(rows, cols))
+    from_grid(values, target, _REAL[dtype] == "float64", scale, threads or _cpus())
+    if mean:
+        out += mean
     return out
 
 
