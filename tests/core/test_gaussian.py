@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.reference import Exact, expectations
 
 from anyinit._core.gaussian import Integrand, pair
 from anyinit._core.pointwise import FUNCTIONS as F
 from anyinit.errors import ActivationError, ConfigError
+from reference import Exact, expectations
 
 SELU_ALPHA, SELU_SCALE = mp.mpf(1.6732632423543772), mp.mpf(1.0507009873554805)
 

@@ -53,7 +53,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize("row", TABLE, ids=str)
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: getattr(row[0], "__name__", row[0]))
 def test_levels_and_gains_match_the_table_to_ten_digits(row: tuple) -> None:
     p = profile(row[0])
     got = (p.moments().mean, p.moments().m2, p.gain("rms"), p.gain("std"), p.gain("grad"))
