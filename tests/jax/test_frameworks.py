@@ -219,6 +219,45 @@ def test_an_equinox_module_fed_as_many_examples_as_features_is_still_mapped():
     assert graph.values[graph.outputs[0]].shape == (4, 3)
 
 
+class Net(nnx.Module):
+    def __init__(self, rngs):
+        self.conv = nnx.Conv(3, 4, (3, 3), rngs=rngs)
+        self.head = nnx.Linear(28 * 28 * 4, 2, rngs=rngs)
+
+    def __call__(self, x):
+        x = self.conv(x)
+        return self.head(x.reshape(x.shape[0], -1))
+
+
+@pytest.mark.parametrize(
+    ("build", "params", "shape", "dtype"),
+    [
+        (lambda: eqx.nn.MLP(5, 3, 8, 1, key=jax.random.key(0)), None, (16, 5), "float32"),
+        (lambda: Net(nnx.Rngs(0)), None, (4, 28, 28, 3), "float32"),
+        (
+            lambda: GPT(),
+            lambda m: m.init({"params": jax.random.key(0), "dropout": jax.random.key(0)}, np.zeros((1, 16), int)),
+            (16, 16),
+            "int32",
+        ),
+        (lambda: eqx.nn.Embedding(9, 4, key=jax.random.key(0)), None, (16,), "int32"),
+        (
+            lambda: lambda p, x: jnp.tanh(x @ p["a"]) @ p["b"],
+            lambda m: {"a": np.ones((7, 4)), "b": np.ones((4, 2))},
+            (16, 7),
+            "float32",
+        ),
+    ],
+    ids=["equinox", "nnx images", "linen ids", "equinox ids", "function"],
+)
+def test_an_input_is_read_off_the_first_weight_and_the_report_says_which(build, params, shape, dtype):
+    model = build()
+    graph = open_model(model, params=params and params(model)).record()
+    value = next(i for i, leaf in graph.leaves.items() if leaf.role == "input")
+    assert (graph.values[value].shape, graph.leaves[value].dtype) == (shape, dtype)
+    assert graph.notes[0].startswith("no input was given")
+
+
 def test_closed_over_weights_are_named_as_out_of_reach():
     table = jnp.asarray(np.random.default_rng(0).standard_normal((3, 3)), jnp.float32)
     graph = open_model(lambda p, x: (x @ table) @ p, (2, 3), params=np.ones((3, 1), np.float32)).record()

@@ -18,10 +18,12 @@ REMEDY = "Pass input_spec: a shape such as (32, 64), a batch, a tuple or dict of
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Positional and keyword arguments of the model; leaves are arrays or ``ShapeDtypeStruct``."""
+    """Positional and keyword arguments of the model; leaves are arrays or ``ShapeDtypeStruct``. ``note``: how
+    they were found, for the report."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    note: str = ""
 
     def abstract(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as shapes and types."""

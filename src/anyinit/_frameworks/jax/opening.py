@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 
+from anyinit._frameworks.jax.infer import inferred
 from anyinit._frameworks.jax.inputs import Batch, parse
 from anyinit._frameworks.jax.program import Program, explained
 from anyinit._frameworks.jax.record import trace
@@ -19,7 +21,7 @@ UNUSABLE = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, Ar
 
 def open_as(kind: str, model: Any, spec: Any, params: Any, forward: Callable[..., Any] | None) -> JaxRuntime:
     """The runtime of ``model``, known to be of framework ``kind``."""
-    batch = parse(spec)
+    batch = parse(spec) if spec is not None else _guess(kind, model, params, forward)
     try:
         made = _program(kind, model, params, batch, forward)
     except AnyInitError:
@@ -32,7 +34,27 @@ def open_as(kind: str, model: Any, spec: Any, params: Any, forward: Callable[...
         single = Batch((dict(batch.kwargs),), {})
         if _runs(made, single):
             batch = single
+    if batch.note:
+        made.notes.insert(0, batch.note)
     return JaxRuntime(made, batch)
+
+
+def _guess(kind: str, model: Any, params: Any, forward: Callable[..., Any] | None) -> Batch:
+    """An input for a model that came without one, where its weights say what they take."""
+    if params is None and kind in ("linen", "haiku"):
+        return parse(None)
+    made = _program(kind, model, params, Batch((), {}), forward)
+
+    def runs(batch: Batch) -> bool:
+        return _runs(_equinox(model, made, batch) if kind == "equinox" and forward is None else made, batch)
+
+    found = inferred(made.slots, runs)
+    return parse(None) if found is None else replace(found[0], note=_told(*found))
+
+
+def _told(batch: Batch, name: str) -> str:
+    leaf = batch.args[0]
+    return f"no input was given: {leaf.dtype} of shape {leaf.shape} is what {name} takes"
 
 
 def _program(kind: str, model: Any, params: Any, batch: Batch, forward: Callable[..., Any] | None) -> Program:
