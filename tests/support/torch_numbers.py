@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import scipy.special
-from support import graph_numbers
 
+import graph_numbers
 from anyinit._frameworks.torch.runtime import TorchRuntime
 from anyinit._graph import ops
 

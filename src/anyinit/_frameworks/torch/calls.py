@@ -29,6 +29,9 @@ LIKE = frozenset(
 )
 """Calls whose result depends on the shape of their argument only."""
 
+SHAPED = frozenset({"expand_as", "view_as", "reshape_as", "type_as"})
+"""Calls that take nothing but shape or type from their second argument."""
+
 EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
 """Calls whose contents are undefined; the recorder makes them zero."""
 
@@ -56,6 +59,11 @@ class Call:
     def labels(self) -> tuple[str, str]:
         """Registry keys, most specific first."""
         return f"{self.base}.{self.overload}", self.base
+
+
+def operands(call: Call, given: list[Any]) -> list[Any]:
+    """Of the tensors given to a call, those whose numbers decide the result."""
+    return [] if call.base in LIKE else given[:1] if call.base in SHAPED else given
 
 
 _CALLS: dict[Any, Call] = {}

@@ -153,6 +153,7 @@ class Lower:
 
     def pointwise(self, fn: str, *operands: Operand) -> V:
         """Elementwise node; numbers and known single entries become attributes."""
+        operands = tuple(self.const(np.array(x, np.complex64)) if isinstance(x, complex) else x for x in operands)
         plain = [self._scalar(x) for x in operands]
         if not any(isinstance(x, V) for x in plain):  # everything is a number: keep the first tensor
             where = next(i for i, x in enumerate(operands) if isinstance(x, V))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import anyinit._frameworks.torch.translate  # noqa: F401  # pyright: ignore[reportUnusedImport] (fills the registries)
-from anyinit._frameworks.torch.calls import EMPTY, FIXED, LIKE, READS, Call, describe
+from anyinit._frameworks.torch.calls import EMPTY, FIXED, LIKE, READS, Call, describe, operands
 from anyinit._frameworks.torch.lower import ATEN, Lower, V
 from anyinit._frameworks.torch.memory import LIMIT, DataNeededError, Memory, Tracked, kind_of, storage_key
 from anyinit._frameworks.torch.standins import STAND_INS
@@ -67,6 +67,7 @@ class Recorder(TorchDispatchMode):
         self.tape = Tape()
         self.failure: Exception | None = None
         self.scope: Callable[[], str] = str
+        self.writes = False  # the run writes into a parameter
         self._depth = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -83,7 +84,7 @@ class Recorder(TorchDispatchMode):
     def _call(self, func: Any, call: Call, args: Any, kwargs: Any) -> Any:
         track = self.memory.track
         items = {id(t): track(t) for t in tensors((args, kwargs))}
-        computable = call.base in LIKE or not call.random and all(t.root.known for t in items.values())
+        computable = not call.random and all(t.root.known for t in operands(call, list(items.values())))
         if computable and self._size(func, call, args, kwargs, items) <= LIMIT:
             return self._known(func, call, args, kwargs, items)
         if call.name in READS and self.meta:
@@ -155,14 +156,15 @@ class Recorder(TorchDispatchMode):
         if call.base == "embedding" and kind_of(args[1].dtype) == FLOAT:
             raise IdsNeededError(args[0].shape[0])
         for t in written:
+            self.writes = self.writes or _is_parameter(t)
             memory.reveal(t.root)
         values = {key: memory.handle(t) for key, t in items.items()}
         run = {key: memory.runnable(t) for key, t in items.items()}
         device = META if self.meta else None
         here = self.meta and "device" in call.arguments and not items
-        operands, options = swap(args, lambda t: run[id(t)], device), swap(kwargs, lambda t: run[id(t)], device, here)
-        out = STAND_INS[call.base](*operands, **options) if self.meta and call.base in STAND_INS else NotImplemented
-        out = func(*operands, **options) if out is NotImplemented else out
+        given, options = swap(args, lambda t: run[id(t)], device), swap(kwargs, lambda t: run[id(t)], device, here)
+        out = STAND_INS[call.base](*given, **options) if self.meta and call.base in STAND_INS else NotImplemented
+        out = func(*given, **options) if out is NotImplemented else out
         low.results = list(tensors(out)) or [t.handle for t in written]
         if not low.results:
             return out
@@ -182,6 +184,7 @@ class Recorder(TorchDispatchMode):
             if id(result) in owners:
                 return owners[id(result)].handle
             home, value = homes.get(storage_key(result)), found[index]
+            home = None if home is not None and home.root.known else home  # too large to be known
             chain = None if home is None else self._chain(call, home, index, outs, args, kwargs)
             if home is not None and chain is None and value is not None and memory.value(home) == value.id:
                 chain = ()
@@ -232,16 +235,16 @@ class Recorder(TorchDispatchMode):
     def _translate(self, call: Call, args: Any, kwargs: Any, values: dict[int, V]) -> list[V | None]:
         low, mark = self.low, len(self.builder.nodes)
         low.base = call.base
-        operands, options = swap(args, lambda t: values[id(t)]), swap(kwargs, lambda t: values[id(t)])
+        given, options = swap(args, lambda t: values[id(t)]), swap(kwargs, lambda t: values[id(t)])
         maker = next((ATEN[label] for label in call.labels if label in ATEN), None)
         steps = next((STEPS[label] for label in call.labels if label in STEPS), None)
         result: Any = NotImplemented
         if maker is not None:
             options.pop("out", None)
-            result = maker(low, *operands, **options)
+            result = maker(low, *given, **options)
         elif steps is not None:
-            chains = steps(operands[0].shape, list(low.shapes), *args[1:], **kwargs)
-            result = [apply(low, operands[0], chain) for chain in chains]
+            chains = steps(given[0].shape, list(low.shapes), *args[1:], **kwargs)
+            result = [apply(low, given[0], chain) for chain in chains]
         if result is NotImplemented:
             result = low.opaque(call.name, "no translation", [*values.values()])
         found: list[V | None] = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -294,3 +297,8 @@ class Recorder(TorchDispatchMode):
     def outputs(self, result: Any) -> tuple[int, ...]:
         """Value ids of the tensors in whatever the model returned."""
         return tuple(self.memory.value(self.memory.track(t)) for t in flatten(result))
+
+
+def _is_parameter(item: Tracked) -> bool:
+    base = item.root.base
+    return base is not None and base.leaf is not None and base.leaf.role == "param"

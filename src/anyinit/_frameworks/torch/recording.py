@@ -29,7 +29,7 @@ class Recording:
 
     ``level``: ``whole`` (below autograd: fused operations stay whole), ``plain`` (no gradients) or
     ``grad`` (with autograd, for models that differentiate inside); ``training``: all modules in
-    training mode, the rule; ``meta``: recorded without data.
+    training mode, the rule; ``meta``: recorded without data; ``writes``: the run writes into parameters.
     """
 
     graph: Graph
@@ -37,6 +37,7 @@ class Recording:
     level: str
     training: bool
     meta: bool
+    writes: bool = False
 
 
 @contextmanager
@@ -110,7 +111,7 @@ def _short(error: Exception) -> str:
 def _with_notes(found: Recording, notes: list[str]) -> Recording:
     g = found.graph
     graph = Graph(g.values, g.leaves, g.nodes, g.outputs, (*notes, *g.notes), g.unused)
-    return Recording(graph, found.tape, found.level, found.training, found.meta)
+    return replace(found, graph=graph)
 
 
 def attempt(model: nn.Module, inputs: Inputs, forward: Forward, *, meta: bool, level: str, training: bool,
@@ -209,7 +210,7 @@ def _finished(recorder: Recorder, outputs: tuple[int, ...], model: nn.Module, le
     graph = Graph(values, leaves, nodes, tuple(new[i] for i in outputs), tuple(b.notes), unused)
     results = {new[i]: where for i, where in recorder.tape.results.items() if i in new}
     tape = Tape(recorder.tape.calls, results)
-    return Recording(graph, tape, level, training, recorder.meta)
+    return Recording(graph, tape, level, training, recorder.meta, recorder.writes)
 
 
 def _numbered(leaves: dict[int, Leaf]) -> dict[int, Leaf]:

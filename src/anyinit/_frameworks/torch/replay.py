@@ -10,7 +10,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyinit._frameworks.torch.calls import EMPTY, FIXED, LIKE, describe
+from anyinit._frameworks.torch.calls import EMPTY, FIXED, describe, operands
 from anyinit._frameworks.torch.memory import LIMIT, storage_key, to_numpy
 from anyinit._frameworks.torch.trees import tensors
 from anyinit.errors import TraceError
@@ -52,7 +52,7 @@ class Replay(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         call = describe(func)
         given = list(tensors((args, kwargs)))
-        constant = call.base in LIKE or not call.random and all(map(self._constant, given))
+        constant = not call.random and all(map(self._constant, operands(call, given)))
         out = func(*args, **(kwargs or {}))
         made = list(tensors(out))
         if constant and all(t.numel() <= LIMIT for t in made):

@@ -201,7 +201,7 @@ class TorchRuntime:
 
         stack = ExitStack()
         stack.enter_context(unchanged(self.model, training=rec.training))
-        stack.enter_context(substituted(self.model, weights))
+        stack.enter_context(substituted(self.model, weights, all_copied=rec.writes))
         stack.enter_context(level_of(rec.level))
         torch.manual_seed(0)
         return stack

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -82,14 +82,24 @@ def _rounded(name: str, p: nn.Parameter, value: Array) -> torch.Tensor:
     return tensor.to(p.device)
 
 
+def _plain_tensors(model: nn.Module) -> Iterator[torch.Tensor]:
+    """Tensors kept as ordinary attributes of modules."""
+    for module in model.modules():
+        for value in vars(module).values():
+            if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
+                yield value
+
+
 @contextmanager
-def substituted(model: nn.Module, weights: Mapping[str, Array]) -> Generator[None]:
+def substituted(model: nn.Module, weights: Mapping[str, Array], *, all_copied: bool = False) -> Generator[None]:
     """Inside, the parameters hold ``weights`` and buffers are copies; afterwards both hold their own
-    memory again, which was never written to. The parameter objects are the same throughout."""
+    memory again, which was never written to. The parameter objects are the same throughout.
+    ``all_copied``: parameters without a new value are copies too, for runs that write into them."""
     found = _found(model, weights)
     for name, p in by_name(model).items():
         _refuse_meta(name, p, "run")
-    new = {place(p): _rounded(name, p, weights[name]) for name, p in found.items()}
+    new = {place(p): p.detach().clone() for p in model.parameters()} if all_copied else {}
+    new |= {place(p): _rounded(name, p, weights[name]) for name, p in found.items()}
     saved: list[tuple[torch.Tensor, torch.Tensor]] = []
     copies: dict[tuple[Any, ...], torch.Tensor] = {}
     try:
@@ -98,7 +108,7 @@ def substituted(model: nn.Module, weights: Mapping[str, Array]) -> Generator[Non
                 replacement = new[place(p)]
                 saved.append((p, p.data))
                 p.data = replacement if replacement.shape == p.shape else replacement.view(p.shape)
-        for b in model.buffers():
+        for b in (*model.buffers(), *_plain_tensors(model)):
             key = place(b)
             saved.append((b, b.data))
             b.data = copies.setdefault(key, b.detach().clone())
