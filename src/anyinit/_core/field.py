@@ -80,6 +80,7 @@ class Signal:
     sources: by value id, the region's sources with derivatives (for the adjoint walk).
     noise: sensitivity of the log level to named noise sources, each of the variance the walk keeps.
     rigid: share of the level fluctuation that is suppressed (orthogonal draw, fixed norm), per field.
+    wobble: mean squared fluctuation, over draws and pairs, of the correlation itself (finite fan-in).
     lineage, plug: the fields this reduction came from and the value it stands for when it meets them.
     equal: for integers, the probability by mask that two entries are equal.
     data: the values themselves where known. kept: boolean mask of entries a softmax may see.
@@ -93,6 +94,7 @@ class Signal:
     sources: Mapping[int, Source] = field(default_factory=dict[int, Source])
     noise: Mapping[int, float] = field(default_factory=dict[int, float])
     rigid: tuple[float, ...] = ()
+    wobble: tuple[float, ...] = ()
     lineage: frozenset[Hashable] = frozenset()
     plug: float | None = None
     equal: Table | None = None
@@ -129,7 +131,12 @@ class Signal:
         """Relative variance over draws of the mean square over all entries, given the sources."""
         if not self.keys or self.m2 <= 0:
             return 0.0
-        return max(float(self.layout.pairs @ self.square_cov) / self.m2**2 - 1.0, 0.0)
+        square = self.nodes * self.nodes
+        extra = 0.0
+        for axis, wobble in enumerate(self.wobble):
+            held = self.rigid[axis] if self.rigid else 0.0
+            extra += wobble * (1 - held) * _second(square, axis) ** 2
+        return max((float(self.layout.pairs @ self.square_cov) + extra) / self.m2**2 - 1.0, 0.0)
 
     def affine(self) -> bool:
         """Whether the value is Gaussian: one field, linear in it."""
@@ -141,6 +148,13 @@ class Signal:
     def but(self, **changes: object) -> Signal:
         """A copy with fields replaced."""
         return replace(self, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def _second(nodes: Nodes, axis: int) -> float:
+    """Coefficient of the second Hermite polynomial along one field."""
+    if nodes.ndim == 1:
+        return float(PROJECT[2] @ nodes)
+    return float(PROJECT[2] @ nodes @ WEIGHT) if axis == 0 else float(WEIGHT @ nodes @ PROJECT[2])
 
 
 def expect(nodes: Nodes) -> float:
@@ -249,7 +263,8 @@ def materialize(signal: Signal, key: Hashable) -> Signal:
     corr = correlation_for(nodes, signal.cov)
     corr[0] = 1.0
     share = float(np.mean(signal.rigid)) if signal.rigid else 0.0
-    return signal.but(nodes=nodes, keys=(key,), corr=(corr,), rigid=(share,), sources={})
+    wobble = (sum(signal.wobble),) if signal.wobble else ()
+    return signal.but(nodes=nodes, keys=(key,), corr=(corr,), rigid=(share,), wobble=wobble, sources={})
 
 
 def constant(layout: Layout, value: float) -> Signal:

@@ -218,7 +218,18 @@ def contract(op: Contract, inputs: Inputs, site: Site) -> Signal:
     if mean * mean > table[0] or abs(mean) < 1e-9 * math.sqrt(abs(table[0])):
         mean = 0.0 if mean * mean <= table[0] else math.copysign(math.sqrt(table[0]), mean)
     z = gaussian(layout, mean, table, site.id, kurtosis=3.0 * (1 + _spread(op, a, b, site)))
-    return z.but(noise=noise)
+    return z.but(noise=noise, wobble=(_wobble(op, a, layout, site),) if b.affine() else ())
+
+
+def _wobble(op: Contract, a: Signal, layout: Layout, site: Site) -> float:
+    """Variance of the sample kernel ``sum_k a_k a'_k / n`` averaged over pairs of outputs of one unit:
+    what a finite fan-in adds to the squared correlation, ``(E a^2 a'^2 - C^2) / n`` by mask."""
+    if a.m2 <= 0 or not a.keys:
+        return 0.0
+    n = max(terms(op, a.layout.shape, site.shape), 1.0)
+    kernel = float(a.layout.pairs @ np.maximum(a.square_cov - a.cov**2, 0.0)) / a.m2**2 / n
+    units = math.prod(layout.shape[i] for i, lab in enumerate(op.out) if lab in op.b)
+    return kernel / max(units, 1)
 
 
 def _spread(op: Contract, a: Signal, b: Signal, site: Site) -> float:

@@ -145,6 +145,8 @@ def _sum(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], site:
     if all(x.affine() for x in inputs):
         rigid = sum(float(x.cov[0]) * (x.rigid[0] if x.rigid else 1.0) for x in inputs) / max(float(a.cov[0] + b.cov[0]), 1e-300)
         out = gaussian(layout, mean, table, site.id, rigid=rigid**2)
+        total2 = max(float(a.cov[0] + b.cov[0]), 1e-300)
+        out = out.but(wobble=(sum((float(x.cov[0]) / total2) ** 2 * sum(x.wobble) for x in inputs),))
     else:
         one, two = (materialize(x, ("m", site.id, i)) for i, x in enumerate(inputs))
         values = sa * one.nodes.reshape(-1, 1) + sb * two.nodes.reshape(1, -1)
@@ -167,14 +169,20 @@ def _joint(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], key
         at = inputs[i].keys.index(k)
         corr.append(inputs[i].corr[at][maps[i]])
         rigid.append(inputs[i].rigid[at] if inputs[i].rigid else 0.0)
+    wobble = _wobbles(inputs, keys)
     grids = [_on_grid(x.nodes, x.keys, keys) for x in inputs]
     nodes = np.broadcast_to(evaluate(op, grids), np.broadcast_shapes(*(g.shape for g in grids))).copy()
     nodes = np.nan_to_num(nodes, nan=0.0, posinf=1e150, neginf=-1e150)
     sources = _sources(op, inputs, grids, keys)
     if nodes.ndim and float(np.ptp(nodes)) == 0.0:
         return constant(layout, float(nodes.flat[0]))
-    out = Signal(layout, nodes, tuple(keys), tuple(corr), rigid=tuple(rigid), sources=sources)
+    out = Signal(layout, nodes, tuple(keys), tuple(corr), rigid=tuple(rigid), wobble=wobble, sources=sources)
     return out.but(noise=_noise(out, inputs, grids))
+
+
+def _wobbles(inputs: Inputs, keys: list[Hashable]) -> tuple[float, ...]:
+    found = {k: w for x in inputs for k, w in zip(x.keys, x.wobble, strict=False)}
+    return tuple(found.get(k, 0.0) for k in keys)
 
 
 def _flattened(x: Signal, site: Site, i: int) -> Signal:

@@ -187,17 +187,33 @@ def normalize(op: Normalize, inputs: Inputs, site: Site) -> Signal:
 
 @adjoint(Normalize)
 def normalize_adjoint(op: Normalize, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
-    """``(g - mean g - y mean(g y)) / sd`` (Ioffe & Szegedy 2015, sec. 3): shared parts projected out."""
+    """``(g - mean g - y mean(g y)) / sd`` (Ioffe & Szegedy 2015, sec. 3).
+
+    What the gradient shares along the axes, and its part along ``y``, is projected out. ``E 1/sd^2`` exceeds
+    ``1 / E sd^2`` where the axes hold few independent entries: for a gamma-distributed variance of relative
+    variance ``r`` the ratio is ``1 / (1 - r)``. It is what makes gradients grow through batch norms.
+    """
     x = inputs[0]
     g = conform(output.layout, grad, x.layout)
-    small, shared, count = averaged(x.layout, x.cov, op.dims)
-    level = x.m2 - float(shared[0]) if op.center else x.m2
+    small, shared, _ = averaged(x.layout, x.cov, op.dims)
+    level = max(x.m2 - float(shared[0]) if op.center else x.m2, 1e-300)
     fine, (a, b) = align([x.layout, small], x.layout.shape)
+    own = np.arange(1 << fine.groups)
+    y = (x.cov[a] - shared[b] if op.center else x.cov[a]) / level
+    wide = g[a]
+    _, along, _ = averaged(fine, wide * y, op.dims)
+    out = wide - y * along[_onto(fine, small)]
     if op.center:
-        _, gm, _ = averaged(x.layout, g, op.dims)
-        g = collapse(fine, g[a] - gm[b], a, x.layout.groups)
-    keep = 1 - 1 / count
-    return (g * keep / max(level + op.eps, 1e-300),)
+        out = out - averaged(x.layout, g, op.dims)[1][b]
+    r = float(averaged(fine, 2 * y * y, op.dims)[1][0])
+    out[0] = max(float(out[0]), 0.0)
+    table = collapse(fine, out, a, x.layout.groups) if fine.groups != x.layout.groups else out[own]
+    return (table / (level + op.eps) / (1 - min(r, 0.8)),)
+
+
+def _onto(fine: Layout, small: Layout) -> np.ndarray:
+    """Masks of the reduced layout for every mask of the full one."""
+    return align([fine, small], fine.shape)[1][1]
 
 
 @forward(Pool)
@@ -270,7 +286,22 @@ def pool_adjoint(op: Pool, inputs: Inputs, output: Signal, grad: Table) -> tuple
         del apart
         same = (covered * table[0] + covered * max(covered - 1, 0) * _near(output, grad, op)) / n**2
         return (np.where(masks == 0, same, table * (covered / n) ** 2),)
+    table = table * _at_winners(x, n)
     return (table * np.where(masks == 0, ratio, ratio**2),)
+
+
+def _at_winners(x: Signal, n: int) -> float:
+    """Mean squared slope of the region before, at the entries that win a maximum, over that at all."""
+    varying = [s for s in x.sources.values() if s.nodes.ndim == 1 and s.deriv.ndim == 1]
+    if x.nodes.ndim != 1 or not varying:
+        return 1.0
+    square = varying[0].deriv ** 2
+    order = np.argsort(x.nodes, kind="stable")
+    level = np.empty_like(WEIGHT)
+    level[order] = np.cumsum(WEIGHT[order]) - 0.5 * WEIGHT[order]
+    win = WEIGHT * level ** (n - 1)
+    everywhere = float(WEIGHT @ square)
+    return float(win @ square) / float(win.sum()) / everywhere if everywhere > 0 else 1.0
 
 
 def _near(output: Signal, grad: Table, op: Pool) -> float:
