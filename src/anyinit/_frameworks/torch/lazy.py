@@ -21,8 +21,10 @@ def materialize(model: nn.Module, inputs: Inputs, forward: Callable[..., Any] | 
     if not adapters.is_lazy(model):
         return
     kept = [(b, b.detach().clone()) for b in model.buffers() if not isinstance(b, nn.parameter.UninitializedBuffer)]
+    flags = [(m, m.training) for m in model.modules()]
     with guard.rng_kept(), torch.no_grad():
         try:
+            model.eval()  # running statistics stay what they are
             inputs.call(model, forward, inputs.real())
         except Exception as error:
             raise TraceError(
@@ -30,8 +32,8 @@ def materialize(model: nn.Module, inputs: Inputs, forward: Callable[..., Any] | 
                 value={name: tuple(leaf.shape) for name, leaf in inputs.named()},
                 remedy="Check the shape and type of the input.",
             ) from error
-        for buffer, old in kept:
-            buffer.copy_(old)
-        for module in model.modules():
-            if isinstance(module, nn.modules.batchnorm._NormBase) and not kept:
-                module.reset_running_stats()
+        finally:
+            for module, flag in flags:
+                module.training = flag
+            for buffer, old in kept:
+                buffer.copy_(old)

@@ -106,7 +106,9 @@ class Replay(TorchDispatchMode):
         replacement = torch.from_numpy(np.ascontiguousarray(new)).to(tensor.device, tensor.dtype)
         if inplace:
             return tensor.copy_(replacement)
-        return replacement if replacement.shape == tensor.shape else replacement.reshape(tensor.shape)
+        replacement = replacement.reshape(tensor.shape)
+        self.depends(replacement)
+        return replacement
 
     def finish(self) -> None:
         """The whole recording must have been replayed."""

@@ -82,6 +82,12 @@ def _rounded(name: str, p: nn.Parameter, value: Array) -> torch.Tensor:
     return tensor.to(p.device)
 
 
+def _laid_out(p: nn.Parameter, values: torch.Tensor) -> torch.Tensor:
+    """A copy with the parameter's own strides, so that other views of its memory can be made of it."""
+    out = torch.empty_strided(p.shape, p.stride(), dtype=p.dtype, device=p.device)
+    return out.copy_(values)
+
+
 def _plain_tensors(model: nn.Module) -> Iterator[torch.Tensor]:
     """Tensors kept as ordinary attributes of modules."""
     for module in model.modules():
@@ -98,16 +104,15 @@ def substituted(model: nn.Module, weights: Mapping[str, Array], *, all_copied: b
     found = _found(model, weights)
     for name, p in by_name(model).items():
         _refuse_meta(name, p, "run")
-    new = {place(p): p.detach().clone() for p in model.parameters()} if all_copied else {}
-    new |= {place(p): _rounded(name, p, weights[name]) for name, p in found.items()}
+    new = {place(p): _laid_out(p, p.detach()) for p in model.parameters()} if all_copied else {}
+    new |= {place(p): _laid_out(p, _rounded(name, p, weights[name])) for name, p in found.items()}
     saved: list[tuple[torch.Tensor, torch.Tensor]] = []
     copies: dict[tuple[Any, ...], torch.Tensor] = {}
     try:
         for p in model.parameters():
             if place(p) in new:
-                replacement = new[place(p)]
                 saved.append((p, p.data))
-                p.data = replacement if replacement.shape == p.shape else replacement.view(p.shape)
+                p.data = new[place(p)].as_strided(p.shape, p.stride())
         for b in (*model.buffers(), *_plain_tensors(model)):
             key = place(b)
             saved.append((b, b.data))
