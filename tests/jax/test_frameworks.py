@@ -174,6 +174,19 @@ def test_a_function_of_a_list_of_pairs_names_its_parameters_by_place():
     assert not params[0][1].any()
 
 
+def test_a_function_of_flax_variables_trains_only_what_flax_trains():
+    model = CNN()
+    variables = model.init(jax.random.key(0), np.zeros((1, 8, 8, 4)), False)
+    graph = open_model(lambda v, x: model.apply(v, x, False), (4, 8, 8, 4), params=variables).record()
+    roles = {leaf.name: leaf.role for leaf in graph.leaves.values()}
+    assert roles["Conv_0.kernel"] == "param"
+    assert roles["batch_stats.BatchNorm_0.mean"] == "buffer"
+    definition, state = nnx.split(nnx.BatchNorm(4, rngs=nnx.Rngs(0), use_running_average=True))
+    graph = open_model(lambda s, x: nnx.merge(definition, s)(x), (4, 4), params=state).record()
+    roles = {leaf.name: leaf.role for leaf in graph.leaves.values()}
+    assert roles == {"input.0": "input", "scale": "param", "bias": "param", "mean": "buffer", "var": "buffer"}
+
+
 def test_an_abstract_tree_is_recorded_and_filled_by_writing():
     tree = {"w": spec(3, 4), "b": spec(4)}
     runtime = open_model(lambda p, x: jnp.tanh(x @ p["w"] + p["b"]), (5, 3), params=tree)

@@ -279,6 +279,17 @@ def test_constants_are_folded_and_masks_stand_as_data():
     assert [type(n.op) for n in graph.nodes] == [ops.Contract, ops.Pointwise]
 
 
+def test_a_mask_of_sixty_million_entries_is_made_without_its_intermediates():
+    def net(p, x):
+        rows, columns = (lax.broadcasted_iota(jnp.int32, (8192, 8192), d) for d in (0, 1))
+        return jnp.where(rows + 0 >= columns, x * p["w"], -1e9)
+
+    graph = open_model(net, (2, 8192, 8192), params={"w": arr(8192)}).record()
+    const = next(leaf for leaf in graph.leaves.values() if leaf.role == "const")
+    assert const.data.shape == (8192, 8192)
+    assert const.data[5, 4:7].tolist() == [True, True, False]
+
+
 def test_scalars_are_read_as_the_simplest_number_of_their_type():
     graph = open_model(
         lambda p, x: jax.nn.gelu(x * p["w"]) / np.float32(np.sqrt(8)), (3,), params={"w": arr(3)}

@@ -41,7 +41,7 @@ def framework_of(model: Any) -> str | None:
 
 def _is_function(model: Any) -> bool:
     plain = isinstance(model, (types.FunctionType, types.MethodType, partial))
-    return plain or (callable(model) and type(model).__module__.startswith(("jax", "equinox")))
+    return plain or (callable(model) and type(model).__module__.startswith(("jax", "equinox", "flax", "haiku")))
 
 
 def recognizes(model: Any) -> bool:

@@ -6,6 +6,7 @@ names of call-like primitives change between versions of JAX.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -208,11 +209,13 @@ class Maker:
             return None
         if any(not isinstance(known[i], np.ndarray) for i in ins):
             return None
-        if sum(int(np.prod(a.shape)) for a in avals) > LIMIT and name != "broadcast_in_dim":
-            return None
         args = [known[i] for i in ins]
-        out = fold(name, params, args, [a.dtype for a in avals])
-        return out if out is not None else [np.asarray(v) for v in call(*args)]
+        out = fold(name, params, args, avals[0].shape, np.dtype(avals[0].dtype)) if len(avals) == 1 else None
+        if out is not None:
+            return [out]
+        if sum(math.prod(a.shape) * a.dtype.itemsize for a in avals) > LIMIT:
+            return None
+        return [np.asarray(v) for v in call(*args)]
 
     def scan(self, params: Mapping[str, Any], ins: list[int], scope: str) -> list[int]:
         consts = ins[: params["num_consts"]]

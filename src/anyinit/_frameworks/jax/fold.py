@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Params = Mapping[str, Any]
 
-LIMIT = 1 << 24
-"""Largest constant, in entries, that is computed while recording."""
+LIMIT = 1 << 28
+"""Largest constant, in bytes, that is computed while recording."""
 
 
 def _broadcast(p: Params, x: Array) -> Array:
@@ -73,15 +73,37 @@ NUMPY: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def fold(name: str, params: Params, args: list[Array], dtypes: list[Any]) -> list[Array] | None:
-    """Outputs of one primitive on known ``args``, in the types JAX gives them; ``None`` if not listed here."""
+ELEMENTWISE = {
+    "add", "sub", "mul", "neg", "max", "min", "abs", "sign", "eq", "ne", "lt", "le", "gt", "ge", "square", "sqrt",
+    "and", "or", "not", "copy", "stop_gradient", "select_n", "clamp", "integer_pow", "convert_element_type", "div",
+}  # fmt: skip
+VIEWS = {"broadcast_in_dim", "iota"}
+"""Results that take no memory, however large."""
+
+
+def fold(name: str, params: Params, args: list[Array], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    """The output of one primitive on known ``args``; ``None`` if it is not listed here or too large.
+
+    Elementwise primitives are computed without the repetition in their operands."""
     fn = NUMPY.get(name)
-    floating_division = name == "div" and np.issubdtype(dtypes[0], np.floating)
-    if fn is None and not floating_division:
+    if name == "div" and np.issubdtype(dtype, np.floating):
+        fn = _plain(np.divide)
+    if fn is None:
+        return None
+    small = [_compact(a) for a in args] if name in ELEMENTWISE else args
+    size = math.prod(np.broadcast_shapes(*(a.shape for a in small))) if name in ELEMENTWISE else math.prod(shape)
+    if size * dtype.itemsize > LIMIT and name not in VIEWS:
         return None
     with np.errstate(all="ignore"):
-        out = np.divide(*args) if fn is None else fn(params, *args)
-    return [np.asarray(out).astype(dtypes[0], copy=False)]
+        out = np.asarray(fn(params, *small))
+    return np.broadcast_to(_compact(out).astype(dtype, copy=False), shape)
+
+
+def _compact(data: Array) -> Array:
+    """``data`` with size one along axes that only repeat."""
+    return data[
+        tuple(slice(0, 1) if n > 1 and not s else slice(None) for n, s in zip(data.shape, data.strides, strict=True))
+    ]
 
 
 def uniform(data: Array) -> Any | None:
@@ -100,7 +122,9 @@ def shrunk(data: Array) -> Array:
     """``data`` without repetition: axes along which nothing changes have size one, leading ones are gone."""
     for axis in range(data.ndim):
         first = data[(slice(None),) * axis + (slice(0, 1),)]
-        if data.shape[axis] > 1 and (not data.strides[axis] or (data.size <= LIMIT and bool((data == first).all()))):
+        if data.shape[axis] > 1 and (
+            not data.strides[axis] or (data.size <= LIMIT >> 3 and bool((data == first).all()))
+        ):
             data = first
     ones = next((i for i, n in enumerate(data.shape) if n != 1), data.ndim)
     return data.reshape(data.shape[ones:])

@@ -1,11 +1,14 @@
-"""Plain functions ``f(params, *inputs)``: every array of the parameter tree is a parameter."""
+"""Plain functions ``f(params, *inputs)``: every array of the parameter tree is a parameter, unless the tree
+is a Flax one and says otherwise."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from anyinit._frameworks.jax import linen
 from anyinit._frameworks.jax.program import Program, tree_program
 from anyinit.errors import ConfigError
 
@@ -22,4 +25,11 @@ def program(model: Callable[..., Any], params: Any, forward: Callable[..., Any] 
             return forward(partial(model, tree), *args, **kwargs)
         return model(tree, *args, **kwargs)
 
+    if linen.is_variables(params):
+        return tree_program(params, run, linen.role, linen.name)
+    state = getattr(sys.modules.get("flax.nnx"), "State", None)
+    if state is not None and isinstance(params, state):
+        from anyinit._frameworks.jax import nnx
+
+        return tree_program(params, run, nnx.roles(params), nnx.name)
     return tree_program(params, run)

@@ -23,7 +23,7 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
         drawn = True
         params = _fresh(lambda a, k: model.init(streams, *a, **k, **extra), batch)
 
-    whole = isinstance(params, Mapping) and "params" in params and isinstance(params["params"], Mapping)
+    whole = is_variables(params)
 
     def run(tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         variables = tree if whole else {"params": tree}
@@ -31,13 +31,7 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
             return forward(model.bind(variables, rngs=streams, mutable=_state(variables)), *args, **kwargs)
         return model.apply(variables, *args, **kwargs, **extra, rngs=streams, mutable=_state(variables))[0]
 
-    def role(path: Any, _: Any) -> str:
-        return PARAM if not whole or part_of(path[0]) == "params" else BUFFER
-
-    def name(path: Any) -> str:
-        return dotted(path[1:] if whole and part_of(path[0]) == "params" else path, "value")
-
-    made = tree_program(params, run, role, name)
+    made = tree_program(params, run, role, name) if whole else tree_program(params, run, None, name_inside)
     if drawn:
 
         def realize(places: Sequence[int]) -> Any:
@@ -50,6 +44,26 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
 
         made.realize = realize
     return made
+
+
+def is_variables(tree: Any) -> bool:
+    """Whether a tree is a dictionary of collections, ``params`` among them."""
+    return isinstance(tree, Mapping) and "params" in tree and isinstance(tree["params"], Mapping)
+
+
+def role(path: Any, _: Any) -> str:
+    """Only the collection ``params`` is trained."""
+    return PARAM if part_of(path[0]) == "params" else BUFFER
+
+
+def name(path: Any) -> str:
+    """The path inside ``params``; other collections keep their name."""
+    return name_inside(path[1:] if part_of(path[0]) == "params" else path)
+
+
+def name_inside(path: Any) -> str:
+    """A path without the boxes that hold sharding metadata."""
+    return dotted(path, "value")
 
 
 def _state(variables: Mapping[str, Any]) -> list[str]:

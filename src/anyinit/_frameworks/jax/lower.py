@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from anyinit._core.pointwise import FUNCTIONS
 from anyinit._frameworks.jax.flatten import Aval, Flat, Step
 from anyinit._frameworks.jax.fold import number, shrunk, uniform
 from anyinit._graph.graph import BOOL, COMPLEX, FLOAT, INT, Builder, Leaf, Node
@@ -194,9 +195,13 @@ class Lowering:
             if found is None:
                 assert isinstance(arg, Bound)
                 operands.append(self.lazy(arg))
+        shape = tuple(int(n) for n in shape)
+        if not operands:
+            number = np.asarray(FUNCTIONS[fn](*slots))
+            return Bound(shape, kind, data=np.broadcast_to(number, shape))
         small = np.broadcast_shapes(*(self.builder.shape(i) for i in operands))
         value = self.add(Pointwise(fn, tuple(slots)), operands, small, kind)
-        return Bound(tuple(int(n) for n in shape), kind, value)
+        return Bound(shape, kind, value)
 
     def opaque(self, step: Step, ins: Sequence[Bound], why: str = "") -> list[Bound]:
         """One opaque node for every output."""
