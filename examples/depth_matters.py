@@ -5,7 +5,7 @@ and once after ``anyinit.initialize``. The table puts the level of the signal (i
 after the last activation) beside the loss that training reaches; the picture shows the level at every layer and the
 loss at every step.
 
-    python examples/depth_matters.py                    # depths 10 and 30, one seed: one to two minutes on two idle cores
+    python examples/depth_matters.py                    # depths 10 and 30, one seed: one to two minutes
     python examples/depth_matters.py --seeds 4          # four seeds, with the range over seeds
     python examples/depth_matters.py --steps 0          # levels only
 """

@@ -18,7 +18,7 @@ weight    fan  draw    scale  feeds        predicted        5-95 %  measured  ou
 2.weight    8  normal    0.5  add -> relu        0.5  0.333 - 0.75                 1      0.01
 ----------------------------------------------------------------------------------------------
 Levels are second moments, means over draws. Predicted: where the target holds (after activation, pooling);
-output: at the weight's own operation, bias included.
+output: at the weight's own operation, bias included. *: corrected on the drawn network.
 
 Also set: 1 bias = 0; 1 gain = 1.
 
@@ -91,6 +91,26 @@ def test_remarks_stand_below_the_table():
 def test_long_lists_are_cut_with_their_remainder():
     plan = replace(small(), unscaled=tuple((f"p{i}", "unused") for i in range(30)))
     assert "and 18 more" in str(Report(plan))
+
+
+def test_equal_remarks_are_told_once_with_their_number():
+    told = str(Report(replace(small(), stability=(UNHELD,) * 8)))
+    assert told.count("triples any error") == 1
+    assert "(8 times)" in told
+
+
+def test_a_corrected_draw_carries_a_star():
+    weight = dense("w", 4, 4)
+    part = weight.parts[0]
+    corrected = replace(weight, parts=(replace(part, draw=replace(part.draw, factor=0.9)),))
+    assert "normal*" in str(Report(Plan(0, (corrected,))))
+    assert "normal*" not in str(Report(Plan(0, (weight,))))
+
+
+def test_members_of_a_row_may_feed_different_places():
+    weights = [dense(f"h.{i}.weight", 4, 4, path="add" if i < 29 else "norm") for i in range(30)]
+    assert "h.{0-29}.weight (30)" in str(Report(Plan(0, tuple(weights))))
+    assert "add / norm" in str(Report(Plan(0, tuple(weights))))
 
 
 def test_markdown_is_one_table_with_equal_rows():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from anyinit.report.records import Layer
 
 ROWS_SHOWN = 24
-SHORT = {"truncated_normal": "truncated", "orthogonal": "orthogonal", "constant": "constant"}
+SHORT = {"truncated_normal": "truncated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,13 @@ def table(layers: Sequence[Layer], *, compact: bool = True) -> list[Column]:
     columns = [
         column("weight", "<", label),
         column("fan", ">", lambda g: spread([float(r.fan) for r in g], whole=True)),
-        column("draw", "<", lambda g: SHORT.get(g[0].distribution, g[0].distribution)),
+        column("draw", "<", _draw),
         column("scale", ">", lambda g: spread([r.scale for r in g])),
-        column("feeds", "<", lambda g: g[0].path),
-        column("planned", ">", lambda g: spread([r.planned for r in g])),
+        column("feeds", "<", lambda g: " / ".join(dict.fromkeys(r.path for r in g if r.path))),
         column("predicted", ">", lambda g: spread([r.predicted for r in g])),
         column("5-95 %", ">", _band),
         column("measured", ">", lambda g: spread([r.measured for r in g])),
         column("output", ">", lambda g: spread([r.predicted_output for r in g])),
-        column("output measured", ">", lambda g: spread([r.measured_output for r in g])),
         column("gradient", ">", lambda g: spread([r.predicted_grad for r in g])),
     ]
     return [c for c in columns if c.heading == "weight" or any(cell not in {"", "0"} for cell in c.cells)]
@@ -49,7 +47,7 @@ def grouped(layers: Sequence[Layer]) -> list[list[Layer]]:
     """Weights of repeated blocks together, each group where its first member stands."""
     groups: dict[tuple[object, ...], list[Layer]] = {}
     for record in layers:
-        key = (_template(record.name), record.shape, record.role, record.distribution, record.path, record.fan)
+        key = (_template(record.name), record.shape, record.role, _draw([record]), record.fan)
         groups.setdefault(key, []).append(record)
     return list(groups.values())
 
@@ -104,6 +102,13 @@ def others(records: Sequence[Layer]) -> list[str]:
             phrase += f" {record.distribution}, scale {number(record.scale)}"
         counts[phrase] = counts.get(phrase, 0) + 1
     return [f"{count} {phrase}" for phrase, count in counts.items()]
+
+
+def _draw(group: Sequence[Layer]) -> str:
+    """Distribution of the entries; a star where the draw carries a measured correction."""
+    first = group[0]
+    corrected = any(p.draw.factor != 1 for p in first.parts)
+    return SHORT.get(first.distribution, first.distribution) + "*" * corrected
 
 
 def _band(group: Sequence[Layer]) -> str:

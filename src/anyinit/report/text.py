@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 NAME_WIDTH, CELL_WIDTH, LISTED = 44, 28, 12
 CAPTION = (
     "Levels are second moments, means over draws. Predicted: where the target holds (after activation, pooling);\n"
-    "output: at the weight's own operation, bias included."
+    "output: at the weight's own operation, bias included. *: corrected on the drawn network."
 )
 
 
@@ -69,11 +70,13 @@ def verdict(report: Report) -> str:
 
 
 def section(heading: str, entries: list[str]) -> list[str]:
-    """A heading and its bullets; nothing for no entries."""
+    """A heading and its bullets, equal ones once; nothing for no entries."""
     if not entries:
         return []
-    shown = [f"  - {e}" for e in entries[:LISTED]]
-    more = [f"  - and {len(entries) - LISTED} more"] if len(entries) > LISTED else []
+    counts = Counter(entries)
+    told = [f"{entry} ({n} times)" if n > 1 else entry for entry, n in counts.items()]
+    shown = [f"  - {entry}" for entry in told[:LISTED]]
+    more = [f"  - and {len(told) - LISTED} more"] if len(told) > LISTED else []
     return ["", f"{heading}:", *shown, *more]
 
 
