@@ -216,19 +216,23 @@ def correlation_for(nodes: Nodes, cov: Table) -> Table:
 _RHO = np.sin(np.linspace(-np.pi / 2, np.pi / 2, 801))
 
 
+_CUBIC = np.linspace(0.0, 0.6, 61)
+# of g + c h_3(g), h_3 the normalized cubic Hermite polynomial: variance 1 + c^2
+_KURTOSIS = np.array([float(WEIGHT @ (GRID + c * HERMITE[3]) ** 4) / (1 + c * c) ** 2 for c in _CUBIC])
+
+
 def gaussian(layout: Layout, mean: float, cov: Table, key: Hashable, kurtosis: float = 3.0, rigid: float = 0.0) -> Signal:
     """A Gaussian (or mildly heavy-tailed) value with mean and second-moment table ``cov``.
 
-    kurtosis: E x^4 / (E x^2)^2 of the centred value; above 3 the nodes follow the cubic
-    Cornish-Fisher form with that fourth moment (to first order), rescaled to the exact variance.
+    kurtosis: E x^4 / (E x^2)^2 of the centred value; above 3 the nodes follow ``g + c h_3(g)``
+    with ``c`` chosen for that fourth moment (up to 9), rescaled to the exact variance.
     """
     variance = float(cov[0]) - mean * mean
     if variance <= 1e-13 * max(abs(float(cov[0])), 1e-300):
         return Signal(layout, np.asarray(mean if mean else 0.0))
     shape = GRID
-    excess = min(max(kurtosis - 3.0, 0.0), 6.0)
-    if excess > 0.01:
-        shape = GRID + excess / 24 * (GRID**3 - 3 * GRID)
+    if kurtosis > 3.01:
+        shape = GRID + float(np.interp(kurtosis, _KURTOSIS, _CUBIC)) * HERMITE[3]
         shape = shape / math.sqrt(expect(shape * shape))
     nodes = mean + math.sqrt(variance) * shape
     corr = correlation_for(nodes, cov)

@@ -18,44 +18,54 @@ from typing import Literal
 import numpy as np
 
 from anyinit._core.field import Signal, constant, gaussian
-from anyinit._core.tables import Factor, Layout, Table, align, build, conform, lift, refine, separate
+from anyinit._core.tables import Factor, Layout, Masks, Table, align, build, conform, lift, refine, separate
 from anyinit._graph.ops import Contract, Window
 from anyinit._rules.base import Inputs, Site, adjoint, forward
 
 Side = Literal["a", "tap", "out"]
+Factors = dict[int, tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """How many (space, tap, out) triples of a window are real: total, and shares kept by pairs."""
+    """How often pairs of a window's real (space, tap, out) triples agree, seen from the side that stays.
+
+    same: mean number of triples at one kept index. For two triples of one kept index, neither of the other
+    indices agrees: ``other``. For triples of two different kept indices, ``apart`` counts those that agree in
+    the second operand's index, ``crossed`` in the first's and ``free`` in neither.
+    """
 
     total: int
     same: float
+    other: float
     apart: float
+    crossed: float
+    free: float
 
 
 @lru_cache(maxsize=4096)
 def taps(window: Window, n_in: int, n_out: int, side: Side) -> Taps:
-    """Valid triples of a window, seen from the side that stays (``side``'s index is kept).
-
-    ``same`` is the mean number of valid terms per kept index, ``apart`` the mean number of taps
-    (terms) valid at both of two different kept indices.
-    """
+    """Valid triples of a window. Operands in the order of the sum: ``(a, tap)`` for side ``out``,
+    ``(out, tap)`` for ``a`` and ``(out, a)`` for ``tap``."""
     o, t = np.arange(n_out), np.arange(window.size)
     at = o[:, None] * window.stride + t[None, :] * window.dilation - window.pad_low
     ok = (at >= 0) & (at % window.spread == 0) & (at // window.spread < n_in)
     total = int(ok.sum())
-    if side == "out":
-        rows = ok.astype(float)
-    elif side == "tap":
-        rows = ok.T.astype(float)
-    else:
-        rows = np.zeros((n_in, window.size))
-        np.add.at(rows, (at[ok] // window.spread, np.broadcast_to(t, at.shape)[ok]), 1.0)
-    n = rows.shape[0]
-    column = rows.sum(0)
-    apart = float((column @ column - (rows * rows).sum()) / (n * (n - 1))) if n > 1 else 0.0
-    return Taps(total, total / n, apart)
+    counts = {
+        "out": ok.sum(1).astype(float),
+        "tap": ok.sum(0).astype(float),
+        "a": np.bincount(at[ok] // window.spread, minlength=n_in).astype(float),
+    }
+    kept, first, second = {"out": ("out", "a", "tap"), "a": ("a", "out", "tap"), "tap": ("tap", "out", "a")}[side]
+    squares = {k: float(v @ v) for k, v in counts.items()}
+    n = len(counts[kept])
+    pairs = max(n * (n - 1), 1)
+    apart, crossed = (squares[second] - total) / pairs, (squares[first] - total) / pairs
+    free = (total**2 - squares[kept] - squares[first] - squares[second] + 2 * total) / pairs
+    return Taps(total, total / n, (squares[kept] - total) / n, apart, crossed, free)
+
+
+Sliding = tuple[int, int, int, Taps, int]  # labels in both operands and in the result, counts, size of the result
 
 
 @dataclass(frozen=True)
@@ -67,20 +77,11 @@ class Operand:
     labels: tuple[int, ...]
 
 
-@dataclass
-class _Plan:
-    dims: list[list[Factor]]
-    touch_a: dict[Hashable, int]
-    touch_b: dict[Hashable, int]
-    contracted: list[tuple[int, int, int]]  # (count, mask in a, mask in b)
-    windows: list[tuple[float, float, int, float]]  # same, apart, mask of kept groups in out keys, size
-
-
 def bilinear(
     a: Operand,
     b: Operand,
     out: tuple[int, ...],
-    windows: Sequence[tuple[int, int, int, Taps, int]] = (),
+    windows: Sequence[Sliding] = (),
     sizes: dict[int, int] | None = None,
 ) -> tuple[Layout, Table]:
     """Layout and second-moment table of a contraction of two independent operands.
@@ -89,7 +90,6 @@ def bilinear(
     """
     in_a = {lab: a.layout.dims[i] for i, lab in enumerate(a.labels)}
     in_b = {lab: b.layout.dims[i] for i, lab in enumerate(b.labels)}
-    size_a = {lab: a.layout.shape[i] for i, lab in enumerate(a.labels)}
     touch_a: dict[Hashable, int] = {}
     touch_b: dict[Hashable, int] = {}
     slid = {w[2]: w for w in windows}
@@ -98,10 +98,7 @@ def bilinear(
     for lab in out:
         if lab in slid:
             wa, _, _, _, n = slid[lab]
-            mask = _bits(in_a[wa])
-            key: Hashable = ("w", lab, mask)
-            touch_a[key] = mask
-            dims.append([(n, key)])
+            dims.append([(n, ("w", lab))])
             continue
         dims.append(_factors(lab, in_a.get(lab), in_b.get(lab), touch_a, touch_b))
     layout, keys = build(dims)
@@ -113,9 +110,7 @@ def bilinear(
             scratch_b: dict[Hashable, int] = {}
             for n, key in _factors(lab, in_a[lab], in_b[lab], scratch_a, scratch_b):
                 classes.append((n, scratch_a.get(key, 0), scratch_b.get(key, 0)))
-            if size_a[lab] == 1:
-                continue
-    table = _sum_pairs(a.table, b.table, to_a, to_b, _join(classes), windows, in_a, in_b, keys, layout)
+    table = _sum_pairs(a.table, b.table, to_a, to_b, _join(classes), windows, in_a, in_b, keys)
     return layout, table
 
 
@@ -162,32 +157,44 @@ def _join(classes: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]
 
 
 def _sum_pairs(
-    ta: Table, tb: Table, to_a: np.ndarray, to_b: np.ndarray, classes: list[tuple[float, int, int]],
-    windows: Sequence[tuple[int, int, int, Taps, int]], in_a: dict[int, tuple[tuple[int, int], ...]],
-    in_b: dict[int, tuple[tuple[int, int], ...]], keys: list[Hashable], layout: Layout,
+    ta: Table, tb: Table, to_a: Masks, to_b: Masks, classes: list[tuple[float, int, int]],
+    windows: Sequence[Sliding], in_a: Factors, in_b: Factors, keys: list[Hashable],
 ) -> Table:  # fmt: skip
     """Sum over equal and different contracted indices, with the share of windows that is real."""
-    terms: list[tuple[np.ndarray | float, int, int]] = [(1.0, 0, 0)]
+    masks = np.arange(to_a.size)
+    terms: list[tuple[Table | float, int, int]] = [(1.0, 0, 0)]
     for n, ma, mb in classes:
-        terms = [(c * n, xa, xb) for c, xa, xb in terms] + [(c * n * (n - 1), xa | ma, xb | mb) for c, xa, xb in terms]
-    masks = np.arange(layout.pairs.size)
+        some = bool(ta[_above(ta, ma)].any() and tb[_above(tb, mb)].any())
+        more = [(c * n * (n - 1), xa | ma, xb | mb) for c, xa, xb in terms] if some else []
+        terms = [(c * n, xa, xb) for c, xa, xb in terms] + more
     for wa, wb, wout, count, _ in windows:
         ma, mb = _bits(in_a[wa]), _bits(in_b[wb])
-        bit = next((1 << i for i, k in enumerate(keys) if k == ("w", wout, ma)), 0)
+        a_moves, b_moves = bool(ta[_above(ta, ma)].any()), bool(tb[_above(tb, mb)].any())
+        bit = next((1 << i for i, k in enumerate(keys) if k == ("w", wout)), 0)
         moved = (masks & bit) != 0
-        same = np.where(moved, count.apart, count.same)
-        # two different terms of one window: counted as independent of the border
-        other = count.same * max(count.same - 1.0, 0.0)
-        terms = [(c * same, xa, xb) for c, xa, xb in terms] + [(c * other, xa | ma, xb | mb) for c, xa, xb in terms]
+        cases: list[tuple[Table, int, int]] = [(np.where(moved, 0.0, count.same), 0, 0)]
+        if a_moves and bit:
+            cases.append((np.where(moved, count.apart, 0.0), ma, 0))
+        if b_moves and bit:
+            cases.append((np.where(moved, count.crossed, 0.0), 0, mb))
+        if a_moves and b_moves:
+            cases.append((np.where(moved, count.free, count.other), ma, mb))
+        terms = [(c * k, xa | ya, xb | yb) for c, xa, xb in terms for k, ya, yb in cases]
     out = np.zeros(masks.size)
     for c, xa, xb in terms:
         out = out + c * ta[to_a | xa] * tb[to_b | xb]
     return out
 
 
-def _windows(op: Contract, a: tuple[int, ...], out: tuple[int, ...], side: Side) -> list[tuple[int, int, int, Taps, int]]:
+def _above(table: Table, bits: int) -> Masks:
+    """Masks in which all groups of ``bits`` differ."""
+    masks = np.arange(table.size)
+    return masks[(masks & bits) == bits]
+
+
+def _windows(op: Contract, a: tuple[int, ...], out: tuple[int, ...], side: Side) -> list[Sliding]:
     """Windows for the forward sum (``out``), the gradient of ``a`` or of ``b`` (``tap``)."""
-    found: list[tuple[int, int, int, Taps, int]] = []
+    found: list[Sliding] = []
     for w in op.windows:
         n_in, n_out = a[op.a.index(w.a)], out[op.out.index(w.out)]
         count = taps(w, n_in, n_out, side)
@@ -233,22 +240,25 @@ def _wobble(op: Contract, a: Signal, layout: Layout, site: Site) -> float:
 
 
 def _spread(op: Contract, a: Signal, b: Signal, site: Site) -> float:
-    """Relative variance, from entry to entry, of the conditional variance ``sum_k a_k^2 E b_k^2``."""
+    """Relative variance, from entry to entry, of the conditional variance ``sum_k a_k^2 E b_k^2``.
+
+    Beside a constant operand, of a sum of ``n`` entries: a third of their excess kurtosis over ``n``.
+    """
     total = 0.0
-    for s, labels, own in ((a, op.a, 1.0), (b, op.b, 0.0)):
+    hidden = {w.a for w in op.windows} | {w.tap for w in op.windows}
+    inside = terms(op, a.layout.shape, site.shape)
+    for s, other, labels, own in ((a, b, op.a, 1.0), (b, a, op.b, 0.0)):
         if s.m2 <= 0 or not s.keys:
             continue
-        hidden = {w.a for w in op.windows} | {w.tap for w in op.windows}
-        summed = [i for i, lab in enumerate(labels) if lab not in op.out or lab in hidden]
-        n, mask = 1.0, 0
-        for i in summed:
-            lab = labels[i]
-            n *= next((w.size for w in op.windows if lab in (w.a, w.tap)), s.layout.shape[i])
-            mask |= _bits(s.layout.dims[i])
+        if not other.keys:
+            return 0.0 if s.affine() else min(max(float(s.square_cov[0]) / s.m2**2 / 3 - 1, 0.0) / inside, 2.0)
+        mask = 0
+        for i, lab in enumerate(labels):
+            mask |= _bits(s.layout.dims[i]) if lab not in op.out or lab in hidden else 0
         four = s.square_cov
         # a Gaussian second operand leaves z Gaussian given the first: only its common part counts
         share = own if b.affine() else 1.0
-        value = (four[0] / n * share + (1 - share / n) * four[mask]) / s.m2**2 - 1
+        value = (four[0] / inside * share + (1 - share / inside) * four[mask]) / s.m2**2 - 1
         if value > 0.003:
             total += value
     return min(total, 2.0)
