@@ -172,7 +172,7 @@ def parse(model: nn.Module, spec: Any, forward: Callable[..., Any] | None) -> In
         tree, spread = _as_called(adapters.callee(model), tree, spread)
     given = any(isinstance(leaf, Tensor) for _, leaf in _walk("", tree))
     inputs = Inputs(tree, spread, given, device)
-    if not any(True for _ in inputs.named()) and forward is None:
+    if not any(True for _ in inputs.named()) and forward is None and spec != ():  # (): only to read and write
         raise ConfigError("The input holds no tensor", value=spec, remedy=_REMEDY)
     for name, leaf in inputs.named():
         _check(name, leaf)

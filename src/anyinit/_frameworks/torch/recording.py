@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from anyinit._frameworks.torch import effective
 from anyinit._frameworks.torch.guard import Scopes, unchanged
 from anyinit._frameworks.torch.inputs import Inputs
 from anyinit._frameworks.torch.literals import Literals
@@ -117,7 +118,9 @@ def _with_notes(found: Recording, notes: list[str]) -> Recording:
 def attempt(model: nn.Module, inputs: Inputs, forward: Forward, *, meta: bool, level: str, training: bool,
             copies: bool = False) -> Recording:  # fmt: skip
     tree = inputs.without_data() if meta else inputs.real()
-    named = named_leaves(model)
+    computed = effective.find(model)
+    weights = {item.name: item.value().requires_grad_(item.trainable) for item in computed}
+    named = named_leaves(model, computed, weights)
     named |= {id(t): Leaf("input", name, dtype_name(t.dtype)) for name, t in inputs.named(tree)}
     recorder = Recorder(named, meta=meta, copies=copies)
     recorder.memory.lenient = any(p.is_meta for p in (*model.parameters(), *model.buffers()))
@@ -126,10 +129,10 @@ def attempt(model: nn.Module, inputs: Inputs, forward: Forward, *, meta: bool, l
     for _, tensor in inputs.named(tree):
         recorder.memory.value(recorder.memory.track(tensor))
     try:
-        with unchanged(model, training=training), Scopes(model) as scopes, level_of(level):
+        with unchanged(model, training=training), effective.shown(computed, weights), Scopes(model) as scopes:
             recorder.scope = scopes
             torch.manual_seed(0)  # as when it is run again: a path may depend on noise
-            with recorder, whole_operations(level), Literals() if meta else nullcontext():
+            with level_of(level), recorder, whole_operations(level), Literals() if meta else nullcontext():
                 result = inputs.call(model, forward, tree)
             outputs = recorder.outputs(result)
     except CopiesNeededError:
@@ -138,13 +141,24 @@ def attempt(model: nn.Module, inputs: Inputs, forward: Forward, *, meta: bool, l
         return attempt(model, inputs, forward, meta=meta, level=level, training=training, copies=True)
     if meta and recorder.failure is not None:
         raise recorder.failure
-    return _finished(recorder, outputs, model, level, training)
+    for item in computed:
+        if not item.trainable:
+            recorder.low.note(f"{item.name} is kept: its parametrization ({item.kind}) decides its numbers")
+    return _finished(recorder, outputs, level, training)
 
 
-def named_leaves(model: nn.Module) -> dict[int, Leaf]:
-    """Leaves of all parameters and buffers by ``id``; tensors of one memory and shape share a leaf."""
+def named_leaves(
+    model: nn.Module, computed: Sequence[effective.Effective] = (), weights: Mapping[str, torch.Tensor] | None = None
+) -> dict[int, Leaf]:
+    """Leaves of all parameters and buffers by ``id``; tensors of one memory and shape share a leaf.
+    Computed weights have leaves of their own."""
     found: dict[int, Leaf] = {}
-    tensors = [("param", *item) for item in model.named_parameters(remove_duplicate=False)]
+    for item in computed:
+        tensor = (weights or {})[item.name]
+        found[id(tensor)] = Leaf("param", item.name, dtype_name(tensor.dtype), item.trainable, item.aliases)
+    originals = {id(p) for item in computed for p in item.originals}
+    named = model.named_parameters(remove_duplicate=False)
+    tensors = [("param", name, p) for name, p in named if id(p) not in originals]
     tensors += [("buffer", *item) for item in model.named_buffers(remove_duplicate=False)]
     names: dict[tuple[Any, ...], list[str]] = {}
     for _, name, tensor in tensors:
@@ -185,7 +199,7 @@ def _idle(node: Node, values: list[Value]) -> bool:
     return isinstance(node.op, ops.Opaque) and all(values[i].kind in (INT, BOOL) for i in node.inputs)
 
 
-def _finished(recorder: Recorder, outputs: tuple[int, ...], model: nn.Module, level: str, training: bool) -> Recording:
+def _finished(recorder: Recorder, outputs: tuple[int, ...], level: str, training: bool) -> Recording:
     """Drop rearrangements and constants nobody reads, number values densely, and check."""
     b = recorder.builder
     needed = set(outputs) | {i for i, leaf in b.leaves.items() if leaf.role in ("input", "param")}
@@ -203,9 +217,8 @@ def _finished(recorder: Recorder, outputs: tuple[int, ...], model: nn.Module, le
     )  # fmt: skip
     leaves = _numbered({new[i]: leaf for i, leaf in b.leaves.items() if i in new})
     used = {leaf.name for leaf in leaves.values()}
-    unused = tuple(dict.fromkeys(
-        leaf.name for leaf in (recorder.memory.named[id(p)] for p in model.parameters()) if leaf.name not in used
-    ))  # fmt: skip
+    declared = [leaf.name for leaf in recorder.memory.named.values() if leaf.role == "param"]
+    unused = tuple(dict.fromkeys(name for name in declared if name not in used))
     values = tuple(b.values[i] for i in order)
     graph = Graph(values, leaves, nodes, tuple(new[i] for i in outputs), tuple(b.notes), unused)
     results = {new[i]: where for i, where in recorder.tape.results.items() if i in new}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,12 +73,19 @@ class TorchRuntime:
     def parameters(self) -> list[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]]:
         """``(name, aliases, shape, dtype, trainable)`` of every parameter, in the model's own order;
         parameters that share memory appear once."""
+        from anyinit._frameworks.torch import effective
         from anyinit._frameworks.torch.recording import named_leaves
 
-        leaves = named_leaves(self.model)
-        shapes = {leaves[id(p)].name: tuple(p.shape) for p in reversed(list(self.model.parameters()))}
-        first = {leaves[id(p)].name: leaves[id(p)] for p in self.model.parameters()}
-        return [(n, leaf.aliases, shapes[n], leaf.dtype, leaf.trainable) for n, leaf in first.items()]
+        computed = effective.find(self.model)
+        weights = {item.name: item.value() for item in computed}
+        leaves = named_leaves(self.model, computed, weights)
+        owner = {id(p): weights[item.name] for item in computed for p in item.originals}
+        facts: dict[str, tuple[str, tuple[str, ...], tuple[int, ...], str, bool]] = {}
+        for p in self.model.parameters():
+            tensor = owner.get(id(p), p)
+            leaf = leaves[id(tensor)]
+            facts.setdefault(leaf.name, (leaf.name, leaf.aliases, tuple(tensor.shape), leaf.dtype, leaf.trainable))
+        return list(facts.values())
 
     def record(self) -> Graph:
         """The graph of one run in training mode; cached."""
@@ -157,9 +165,9 @@ class TorchRuntime:
         tree = self._inputs.real()
         for _, tensor in self._inputs.named(tree):
             replay.depends(tensor)
-        with self._prepared(weights, rec):
-            for p in self.model.parameters():
-                replay.depends(p)
+        with ExitStack() as stack:
+            for tensor in self._prepare(stack, weights, rec).values():
+                replay.depends(tensor)
             with replay, whole_operations(rec.level):
                 self._inputs.call(self.model, self._forward, tree)
         replay.finish()
@@ -174,8 +182,10 @@ class TorchRuntime:
 
         rec = self.recording()
         generator = torch.Generator().manual_seed(seed)
-        named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
-        with self._prepared(weights, rec), torch.enable_grad():
+        with ExitStack() as stack, torch.enable_grad():
+            used = self._prepare(stack, weights, rec)
+            named = [(n, p) for n, p in used.items() if p.requires_grad]
+            stack.enter_context(torch.enable_grad())
             result = self._inputs.call(self.model, self._forward, self._inputs.real())
             outs = [t for t in flatten(result) if t.requires_grad]
             if not outs or not named:
@@ -190,21 +200,19 @@ class TorchRuntime:
                 ) from error  # fmt: skip
         return {n: to_numpy(g.to_dense()) for (n, _), g in zip(named, grads, strict=True) if g is not None}
 
-    def _prepared(self, weights: Mapping[str, Array], rec: Recording) -> Any:
-        from contextlib import ExitStack
-
+    def _prepare(self, stack: ExitStack, weights: Mapping[str, Array], rec: Recording) -> dict[str, Tensor]:
+        """Enter everything a run on other weights needs; returns the weights it uses."""
         import torch
 
         from anyinit._frameworks.torch.guard import unchanged
         from anyinit._frameworks.torch.recording import level_of
         from anyinit._frameworks.torch.weights import substituted
 
-        stack = ExitStack()
         stack.enter_context(unchanged(self.model, training=rec.training))
-        stack.enter_context(substituted(self.model, weights, all_copied=rec.writes))
+        used = stack.enter_context(substituted(self.model, weights, all_copied=rec.writes))
         stack.enter_context(level_of(rec.level))
         torch.manual_seed(0)
-        return stack
+        return used
 
 
 def _weighted(out: Tensor, generator: Any) -> Tensor:
