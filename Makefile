@@ -59,12 +59,14 @@ test-vision: .venv-vision/.dev ## torchvision and timm tests, in their own envir
 	@echo "==> tests (torchvision)"
 	@$(TEST_ENV) ANYINIT_FRAMEWORKS=vision .venv-vision/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/vision)
 
-lint: .venv/.dev ## ruff: rules and formatting of imports
+lint: .venv/.dev ## ruff: rules and formatting
 	@echo "==> ruff"
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'."; exit 1; }
 
 format: .venv/.dev ## let ruff repair what it can
 	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
 
 typecheck: .venv/.dev ## pyright: strict in the core rooms
 	@echo "==> pyright"

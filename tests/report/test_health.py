@@ -59,9 +59,7 @@ def test_a_healthy_network_of_fifty_layers_is_rarely_accused():
     sigma = 0.3
     rng = random.Random(0)
     band = (math.exp(-1.6449 * sigma), math.exp(1.6449 * sigma))
-    accused = sum(
-        any(outside(math.exp(rng.gauss(0, sigma)), band, 50) for _ in range(50)) for _ in range(2000)
-    )
+    accused = sum(any(outside(math.exp(rng.gauss(0, sigma)), band, 50) for _ in range(50)) for _ in range(2000))
     assert 0 < accused < 2000 * 0.02
 
 
