@@ -11,8 +11,9 @@ from collections.abc import Hashable
 import numpy as np
 
 from anyinit._core.field import Signal, from_table
-from anyinit._core.tables import Factor, Layout, Table, build, conform, lift, separate
+from anyinit._core.tables import Factor, Layout, Masks, Table, build, conform, lift, separate
 from anyinit._graph.ops import Gather, Lookup, Scatter
+from anyinit._rules.axis import alone
 from anyinit._rules.base import Inputs, Site, adjoint, forward
 from anyinit._rules.structure import mixed, moved, spread_back
 
@@ -50,16 +51,9 @@ def _pairwise(data: np.ndarray, layout: Layout) -> Table:
 def lookup(op: Lookup, inputs: Inputs, site: Site) -> Signal:
     """``table[ids]``: ``C[S] = p_equal C_t[rest] + (1 - p_equal) C_t[rest + rows]``."""
     table, ids = inputs
-    where = ids.layout if ids.equal is not None or ids.data is None else separate(ids.layout.shape)
-    ids = ids.but(layout=where, equal=ids.equal if ids.equal is not None and ids.equal.size == 1 << where.groups else None)
-    rows = 0
-    for _, g in table.layout.dims[0]:
-        rows |= 1 << g
-    dims: list[list[Factor]] = [[(n, ("i", g)) for n, g in d] for d in where.dims]
-    dims += [[(n, ("t", g)) for n, g in d] for d in table.layout.dims[1:]]
-    layout, keys = build(dims)
-    in_ids = lift(layout, keys, {("i", g): 1 << g for g in range(where.groups)})
-    in_table = lift(layout, keys, {("t", g): 1 << g for g in range(table.layout.groups)})
+    where, rows, layout, in_ids, in_table = _places(table.layout, ids)
+    keep = ids.equal is not None and ids.equal.size == 1 << where.groups
+    ids = ids.but(layout=where, equal=ids.equal if keep else None)
     same = equality(ids, table.layout.shape[0])[in_ids]
     c = table.cov
     cov = same * c[in_table] + (1 - same) * c[in_table | rows]
@@ -72,10 +66,33 @@ def lookup(op: Lookup, inputs: Inputs, site: Site) -> Signal:
 def lookup_adjoint(op: Lookup, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
     """Every place adds its gradient to its row: the mean over rows, used or not."""
     table, ids = inputs
-    uses = ids.layout.size / table.layout.shape[0]
-    out = np.zeros(1 << table.layout.groups)
-    out[0] = float(grad[0]) * uses
-    return out, None
+    apart, _, _ = alone(table.layout, table.cov, 0)
+    where, rows, layout, in_ids, in_table = _places(apart, ids)
+    g = conform(output.layout, grad, layout)
+    count, n = where.size, table.layout.shape[0]
+    # ordered pairs of places, by what they differ in, that take the same row
+    share = where.pairs * equality(ids.but(layout=where), n)
+    out = np.empty(1 << apart.groups)
+    same, all_ = np.zeros(out.size), np.zeros(out.size)
+    np.add.at(same, in_table, share[in_ids] * g)
+    np.add.at(all_, in_table, where.pairs[in_ids] * g)
+    masks = np.arange(out.size)
+    low = masks & ~rows
+    reach = same[low] * count**2 / n
+    other = (all_[low] - same[low]) * count**2 / max(n * (n - 1), 1)
+    return conform(apart, np.where((masks & rows) == 0, reach, other), table.layout), None
+
+
+def _places(table: Layout, ids: Signal) -> tuple[Layout, int, Layout, Masks, Masks]:
+    """Layout of the integers, bit of the table's rows, layout of the result and its masks in both."""
+    where = ids.layout if ids.equal is not None or ids.data is None else separate(ids.layout.shape)
+    rows = sum({1 << g for _, g in table.dims[0]})
+    dims: list[list[Factor]] = [[(n, ("i", g)) for n, g in d] for d in where.dims]
+    dims += [[(n, ("t", g)) for n, g in d] for d in table.dims[1:]]
+    layout, keys = build(dims)
+    in_ids = lift(layout, keys, {("i", g): 1 << g for g in range(where.groups)})
+    in_table = lift(layout, keys, {("t", g): 1 << g for g in range(table.groups)})
+    return where, rows, layout, in_ids, in_table
 
 
 @forward(Gather)
@@ -117,7 +134,7 @@ def scatter(op: Scatter, inputs: Inputs, site: Site) -> Signal:
         cov = base.cov[all_base] + np.where(all_src == 0, times * src.m2 + max(times - 1, 0) * times * src.mean**2, (times * src.mean) ** 2)
         return from_table(layout, base.mean + times * src.mean, cov + 2 * base.mean * times * src.mean, site.id)
     bit = (1 << layout.groups) - 1
-    return mixed([(base, 1 - share), (src, share)], layout, [all_base, all_src], bit, site.id)
+    return mixed([(base, 1 - share), (src, share)], layout, [all_base, all_src], bit, site.id, base.layout.size)
 
 
 @adjoint(Scatter)

@@ -11,9 +11,10 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from anyinit._core.field import WEIGHT, Nodes, Signal, correlation_for, expect, quantiles
-from anyinit._core.tables import Factor, Layout, Table, align, build, collapse, conform, gather_down, lift, simplify
+from anyinit._core.field import WEIGHT, Nodes, Signal, correlation_for, expect, materialize, quantiles
+from anyinit._core.tables import Factor, Layout, Masks, Table, align, build, collapse, conform, gather_down, lift, simplify
 from anyinit._graph.ops import Concat, Expand, Op, Pad, Permute, Repeat, Reshape, Shuffle, Slice, Update
+from anyinit._rules.axis import AxisMap, mapped, padding
 from anyinit._rules.base import Inputs, Site, adjoint, forward, inherited
 
 
@@ -219,17 +220,29 @@ def slice_adjoint(op: Slice, inputs: Inputs, output: Signal, grad: Table) -> tup
     return (spread_back(output, grad, x, op.dim),)
 
 
-def mixed(parts: Sequence[tuple[Signal, float]], layout: Layout, masks: Sequence[np.ndarray], bit: int, key: Hashable) -> Signal:
-    """Mixture of marginals by share; pairs within a part keep its covariance, pairs across parts
-    (``bit``: the axis along which parts differ) have the product of means."""
-    m2 = sum(w * s.m2 for s, w in parts)
+def mixed(
+    parts: Sequence[tuple[Signal, float]], layout: Layout, masks: Sequence[Masks], bit: int, key: Hashable, size: float
+) -> Signal:
+    """Mixture of marginals by share; pairs within a part keep its covariance, pairs across parts have the
+    product of means.
+
+    bit: the axis along which parts differ. size: its number of entries, of which a part with share ``w`` has
+    ``w size``: two different ones are both its own with probability ``w (w size - 1) / (size - 1)``.
+    """
+    more = size / max(size - 1, 1e-9)
+    inside = sum(w * s.cov[m] for (s, w), m in zip(parts, masks, strict=True))
+    both = sum(w * (w * size - 1) / max(size - 1, 1e-9) * s.cov[m] for (s, w), m in zip(parts, masks, strict=True))
     mean = sum(w * s.mean for s, w in parts)
-    inside = np.asarray(sum(w * s.cov[m] for (s, w), m in zip(parts, masks, strict=True)), dtype=np.float64)
-    square = np.asarray(sum(w * w * s.cov[m] for (s, w), m in zip(parts, masks, strict=True)), dtype=np.float64)
-    across = mean**2 - sum(w * w * s.mean**2 for s, w in parts)
-    moved_ = (np.arange(inside.size) & bit) != 0
-    table = np.where(moved_, square + across, inside)
+    across = (mean**2 - sum(w * w * s.mean**2 for s, w in parts)) * more
+    moved_ = (np.arange(1 << layout.groups) & bit) != 0
+    return blended(parts, layout, np.where(moved_, both + across, inside), key)
+
+
+def blended(parts: Sequence[tuple[Signal, float]], layout: Layout, table: Table, key: Hashable) -> Signal:
+    """The mixture of marginals by share, with a given table."""
+    m2 = sum(w * s.m2 for s, w in parts)
     nodes = quantiles(*_pool(parts))
+    mean = sum(w * s.mean for s, w in parts)
     if m2 <= 0 or expect((nodes - expect(nodes)) ** 2) <= 1e-14 * m2:
         return Signal(layout, np.asarray(mean))
     corr = correlation_for(nodes, table)
@@ -283,11 +296,10 @@ def concat(op: Concat, inputs: Inputs, site: Site) -> Signal:
         return parts[0]
     layout, masks, bit = _stacked([x.layout for x in parts], op.dim, site.shape)
     weights = [x.layout.shape[op.dim] / site.shape[op.dim] for x in parts]
-    out = mixed(list(zip(parts, weights, strict=True)), layout, masks, bit, site.id)
-    equal = None
+    out = mixed(list(zip(parts, weights, strict=True)), layout, masks, bit, site.id, site.shape[op.dim])
     if all(x.data is not None for x in inputs):
         return out.but(data=np.concatenate([np.asarray(x.data) for x in inputs], axis=op.dim))
-    return out.but(equal=equal)
+    return out
 
 
 @adjoint(Concat)
@@ -311,7 +323,7 @@ def update(op: Update, inputs: Inputs, site: Site) -> Signal:
     if share >= 1:
         return new
     layout, masks, bit = _stacked([base.layout, new.layout], op.dim, site.shape)
-    return mixed([(base, 1 - share), (new, share)], layout, masks, bit, site.id)
+    return mixed([(base, 1 - share), (new, share)], layout, masks, bit, site.id, site.shape[op.dim])
 
 
 @adjoint(Update)
@@ -320,35 +332,37 @@ def update_adjoint(op: Update, inputs: Inputs, output: Signal, grad: Table) -> t
     base, new = inputs
     share = -(-(op.stop - op.start) // op.step) / output.layout.shape[op.dim]
     small, masks = cut(output.layout, op.dim, op.start, op.stop, op.step)
-    to_base = conform(output.layout, grad, base.layout) * (1 - share)
+    n = output.layout.shape[op.dim]
+    to_base = conform(output.layout, grad, base.layout)
+    bits = sum({1 << g for _, g in base.layout.dims[op.dim]})
+    apart = (np.arange(to_base.size) & bits) != 0
+    to_base = to_base * np.where(apart, (1 - share) * (n * (1 - share) - 1) / max(n - 1, 1), 1 - share)
     return to_base, gather_down(small, grad if masks is None else grad[masks], new.layout)
 
 
 @forward(Pad)
 def pad(op: Pad, inputs: Inputs, site: Site) -> Signal:
-    """Constant padding mixes in its value; reflected or circular padding repeats what is there."""
-    x = inputs[0]
-    layout, masks = _resized(x.layout, site.shape)
-    if op.mode != "constant":
-        return moved(x, layout, op, masks)
-    share = x.layout.size / max(site_size(site.shape), 1)
-    if share >= 1:
-        return moved(x, layout, op, masks)
-    m = np.arange(1 << layout.groups) if masks is None else masks
-    padded = Signal(layout, np.asarray(op.value))
-    bit = 0
-    for d, (lo, hi) in enumerate(zip(op.low, op.high, strict=True)):
-        if lo or hi:
-            for _, g in layout.dims[d]:
-                bit |= 1 << g
-    lone = x.but(layout=layout, corr=tuple(r[m] for r in x.corr))
-    same = np.arange(1 << layout.groups)
-    return mixed([(lone, share), (padded, 1 - share)], layout, [same, same], bit, site.id)
+    """A linear map of each padded dimension; constant padding mixes in its value."""
+    x = materialize(inputs[0], ("m", site.id, 0))
+    value = op.value if op.mode == "constant" else 0.0
+    maps = _padded(op, x.layout.shape)
+    layout, table = x.layout, x.cov - 2 * value * x.mean + value**2
+    for d, by in maps:
+        layout, table = mapped(layout, table, d, by)
+    share = math.prod(by.mean for _, by in maps)
+    if op.mode != "constant" or share >= 1:
+        if not x.keys:
+            return Signal(layout, x.nodes)
+        corr = correlation_for(x.nodes, table)
+        corr[0] = 1.0
+        return Signal(layout, x.nodes, (site.id,), (corr,), noise=dict(x.noise), rigid=x.rigid)
+    table = table + 2 * value * (x.mean - value) * share + value**2
+    return blended([(x, share), (Signal(layout, np.asarray(value)), 1 - share)], layout, table, site.id)
 
 
-def site_size(shape: Sequence[int]) -> int:
-    """Number of entries."""
-    return math.prod(shape)
+def _padded(op: Pad, shape: Sequence[int]) -> list[tuple[int, AxisMap]]:
+    ends = enumerate(zip(op.low, op.high, strict=True))
+    return [(d, padding(lo, hi, op.mode, shape[d])) for d, (lo, hi) in ends if lo or hi]
 
 
 def _resized(layout: Layout, shape: Sequence[int]) -> tuple[Layout, np.ndarray | None]:
@@ -372,9 +386,10 @@ def _resized(layout: Layout, shape: Sequence[int]) -> tuple[Layout, np.ndarray |
 def pad_adjoint(op: Pad, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
     """The gradient inside; repeated entries add up."""
     x = inputs[0]
-    times = 1.0 if op.mode == "constant" else output.layout.size / x.layout.size
-    fine, (a, b) = _loose(output.layout, x.layout)
-    return (collapse(fine, grad[a], b, x.layout.groups) * times,)
+    layout, table = output.layout, grad
+    for d, by in _padded(op, x.layout.shape):
+        layout, table = mapped(layout, table, d, by.transposed)
+    return (conform(layout, table, x.layout),)
 
 
 @forward(Shuffle)
