@@ -271,6 +271,20 @@ def test_an_input_is_read_off_the_first_weight_and_the_report_says_which(build, 
     assert graph.notes[0].startswith("no input was given")
 
 
+@pytest.mark.parametrize("given", [(6,), (5, 6)])
+def test_an_equinox_module_with_dropout_is_given_a_key_for_every_example(given):
+    class Dropped(eqx.Module):
+        layer: eqx.nn.Linear
+        drop: eqx.nn.Dropout
+
+        def __call__(self, x, *, key=None):
+            return self.drop(jax.nn.relu(self.layer(x)), key=key)
+
+    model = Dropped(eqx.nn.Linear(6, 4, key=jax.random.key(0)), eqx.nn.Dropout(0.25))
+    graph = open_model(model, given).record()
+    assert [n.op for n in graph.nodes if isinstance(n.op, Dropout)] == [Dropout(0.25)]
+
+
 def test_closed_over_weights_are_named_as_out_of_reach():
     table = jnp.asarray(np.random.default_rng(0).standard_normal((3, 3)), jnp.float32)
     graph = open_model(lambda p, x: (x @ table) @ p, (2, 3), params=np.ones((3, 1), np.float32)).record()

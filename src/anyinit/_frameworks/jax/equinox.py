@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,19 +16,33 @@ PER_EXAMPLE = "the module takes one example at a time: the batch was mapped over
 def program(model: Any, forward: Callable[..., Any] | None, *, mapped: bool = False) -> Program:
     """An Equinox module as a program; ``mapped`` calls it on every example of the batch."""
     extra = required_flags(type(model).__call__) if callable(model) else {}
+    if _takes_key(model):
+        extra["key"] = jax.random.key(0)
 
     def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if forward is not None:
             return forward(module, *args, **kwargs)
-        if mapped:
-            return jax.vmap(lambda a, k: module(*a, **k, **extra))(args, kwargs)
-        return module(*args, **kwargs, **extra)
+        if not mapped:
+            return module(*args, **{**extra, **kwargs})
+        each = dict(extra)
+        if "key" in each:
+            each["key"] = jax.random.split(each["key"], jax.tree_util.tree_leaves((args, kwargs))[0].shape[0])
+        fixed = {name: each.pop(name) for name in extra if name != "key"}
+        return jax.vmap(lambda a, k: module(*a, **fixed, **k))(args, {**each, **kwargs})
 
     made = tree_program(model, run)
     made.apart = False
     if mapped:
         made.notes.append(PER_EXAMPLE)
     return made
+
+
+def _takes_key(model: Any) -> bool:
+    """Whether a module may be called with a random key: without one, dropout refuses to train."""
+    try:
+        return "key" in inspect.signature(type(model).__call__).parameters
+    except (TypeError, ValueError, AttributeError):
+        return False
 
 
 def fits_mapped(model: Any, args: tuple[Any, ...], out: Any) -> bool:
