@@ -23,10 +23,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import anyinit
 from measure import bits, draw, mean
 from models import ZOO
-
-import anyinit
 
 
 @dataclass(frozen=True)
