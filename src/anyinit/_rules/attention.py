@@ -8,13 +8,13 @@ and ``B = E exp(-t e^L)``; rows sum to one, which fixes the covariance within a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, constant, expect, from_table
+from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, constant, expect, from_table, materialize
 from anyinit._core.tables import Table, conform
 from anyinit._graph.ops import Softmax
 from anyinit._rules.base import Inputs, Site, adjoint, forward
@@ -79,37 +79,70 @@ def _rows(x: Signal, dim: int) -> tuple[NDArray[np.float64], float]:
 @forward(Softmax)
 def softmax(op: Softmax, inputs: Inputs, site: Site) -> Signal:
     """Weights of mean ``1/n``: level by :func:`concentration`, pairs in a row by the unit sum, pairs of
-    rows by their overlap and the covariance of their logits (log-normal, to leading order)."""
-    x = inputs[0]
-    if len(x.keys) > 1:
-        from anyinit._core.field import materialize
-
-        x = materialize(x, ("m", site.id, 0))
+    rows by their overlap and the correlation of their logits (:func:`met`)."""
+    x = materialize(inputs[0], ("m", site.id, 0))
     n = x.layout.shape[op.dim]
-    bits = sum({1 << g for _, g in x.layout.dims[op.dim]})
-    spread = x.cov - x.mean**2
-    within = max(float(spread[0] - spread[bits]), 0.0) if bits else 0.0
+    bits, spread, within = _logits(x, op.dim)
     if op.log:
-        shift = math.log(n) + 0.5 * within
-        return Signal(x.layout, x.nodes - x.mean - shift, x.keys, x.corr, noise={}, rigid=(0.0,) * len(x.keys)) if x.keys else constant(x.layout, -math.log(n))
+        return _log(x, op.dim, within, _alike(spread, bits, within), bits, site.id)
     counts, overlap = _rows(x, op.dim)
     sd = math.sqrt(within)
     square = over_rows(counts, round(sd, 3), concentration)
     masks = np.arange(x.cov.size)
-    m2 = square / n
-    in_row = (1 - square) / (n * max(n - 1, 1))
-    gain = np.exp(np.clip(spread - spread[masks | bits], -30, within + 1))
-    other = overlap * gain / n
-    ceiling = m2
-    table = np.where(masks == 0, m2, np.where(masks & ~bits == 0, in_row, 0.0))
-    rows = (masks & ~bits) != 0
-    same_column = np.minimum(other, ceiling)
-    sum_same = same_column * n
-    crossed = (1 - np.minimum(sum_same, 1.0)) / (n * max(n - 1, 1))
-    lone = (masks & bits) == 0
-    table = np.where(rows & lone, same_column, table)
-    table = np.where(rows & ~lone, crossed[masks & ~bits], table) if bits else np.where(rows, same_column, table)
-    return from_table(x.layout, 1.0 / n, table, site.id, _shape(sd)).but(noise={})
+    same_column = met(square, overlap, within, _alike(spread, bits, within))
+    rows, lone = (masks & ~bits) != 0, (masks & bits) == 0
+    crossed = (1 - np.where(rows, same_column, square)) / max(n - 1, 1)
+    table = np.where(lone, np.where(rows, same_column, square), crossed[masks & ~bits]) / n
+    out = from_table(x.layout, 1.0 / n, table, site.id, _shape(sd, n))
+    return out.but(noise=_slope(x, counts, sd, square))
+
+
+def _logits(x: Signal, dim: int) -> tuple[int, Table, float]:
+    """Bit of the row, centred covariance, and the variance of logits within a row."""
+    bits = sum({1 << g for _, g in x.layout.dims[dim]})
+    spread = x.cov - x.mean**2
+    return bits, spread, max(float(spread[0] - spread[bits]), 0.0) if bits else 0.0
+
+
+def _alike(spread: Table, bits: int, within: float) -> Table:
+    """Correlation, by mask, of the parts of the logits that differ within a row."""
+    masks = np.arange(spread.size)
+    return np.clip((spread[masks & ~bits] - spread[masks | bits]) / max(within, 1e-300), 0.0, 1.0)
+
+
+def met(square: float, overlap: float, within: float, rho: Table) -> Table:
+    """``E sum_s p_s p'_s`` of two rows whose logits, of variance ``within``, correlate by ``rho``.
+
+    The overlap of unrelated rows at 0, the concentration at 1; the slope at 0 is exact by Stein's identity,
+    ``s^2 (1 - E sum p^2)^2 / (n - 1)``. What remains grows as the square (a little faster for large logits).
+    """
+    whole = max(square - overlap, 0.0)
+    slope = min(within * (1 - square) ** 2 * overlap / max(1 - overlap, 1e-9), whole)
+    return overlap + slope * rho + (whole - slope) * rho ** (2 + within / 30)
+
+
+def _log(x: Signal, dim: int, within: float, rho: Table, bits: int, key: Hashable) -> Signal:
+    """``x - log sum e^x``. The mean of the logarithm follows from ``dE/ds^2 = (1 - E sum p^2) / 2`` (Simpson),
+    its covariance with an entry is ``s^2 / n`` (Stein), its variance about ``E sum p^2 - 1/n``."""
+    n = x.layout.shape[dim]
+    sizes = [concentration(round(math.sqrt(w), 3), n) for w in (0.0, within / 2, within)]
+    level = math.log(n) + within / 12 * (6 - sizes[0] - 4 * sizes[1] - sizes[2])
+    masks = np.arange(rho.size)
+    table = level**2 + rho * (np.where(masks & bits, 0.0, within) - 2 * within / n + sizes[2] - 1 / n)
+    if not x.keys:
+        return constant(x.layout, -level)
+    slope = within * (1 - 2 / n + level * (1 - sizes[2])) / float(table[0])
+    return from_table(x.layout, -level, table, key, x.nodes).but(noise={k: slope * v for k, v in x.noise.items()})
+
+
+def _slope(x: Signal, counts: NDArray[np.float64], sd: float, square: float) -> dict[int, float]:
+    """Growth of the log level with the log level of the logits, at the middle row."""
+    if not x.noise or sd < 1e-3:
+        return {}
+    n = int(np.median(counts))
+    up = concentration(round(1.1 * sd, 3), n) / concentration(round(sd, 3), n)
+    slope = math.log(max(up, 1.0)) / (2 * math.log(1.1))
+    return {k: slope * v for k, v in x.noise.items()}
 
 
 def over_rows(counts: NDArray[np.float64], sd: float, f: Callable[[float, int], float]) -> float:
@@ -121,9 +154,20 @@ def over_rows(counts: NDArray[np.float64], sd: float, f: Callable[[float, int], 
     return float((np.interp(np.log(counts), np.log(knots), values) / counts).mean())
 
 
-def _shape(sd: float) -> Nodes:
-    s = min(max(sd, 1e-3), 3.0)
-    return np.exp(s * GRID - 0.5 * s * s)
+@lru_cache(maxsize=1024)
+def _shaped(sd: float, n: int) -> Nodes:
+    """``e^L / (e^L + c)``, with ``c`` for a mean of ``1/n``: one weight against the sum of the others."""
+    logits = sd * GRID
+    low, high = -2.0, math.log(n) + 0.5 * sd * sd + 2.0
+    for _ in range(40):
+        c = 0.5 * (low + high)
+        mean = float(WEIGHT @ (1 / (1 + np.exp(np.clip(c - logits, -700, 700)))))
+        low, high = (c, high) if mean > 1 / n else (low, c)
+    return 1 / (1 + np.exp(np.clip(0.5 * (low + high) - logits, -700, 700)))
+
+
+def _shape(sd: float, n: int) -> Nodes:
+    return _shaped(round(min(max(sd, 1e-2), 12.0), 2), n)
 
 
 @adjoint(Softmax)
@@ -133,20 +177,29 @@ def softmax_adjoint(op: Softmax, inputs: Inputs, output: Signal, grad: Table) ->
     g = conform(output.layout, grad, x.layout)
     bits = sum({1 << b for _, b in x.layout.dims[op.dim]})
     masks = np.arange(g.size)
-    if op.log:
-        n = x.layout.shape[op.dim]
-        return (np.where(masks == 0, g[0] - g[bits] / n, g),)
     n = x.layout.shape[op.dim]
-    spread = x.cov - x.mean**2
-    sd = math.sqrt(max(float(spread[0] - spread[bits]), 0.0)) if bits else 0.0
-    share = over_rows(_rows(x, op.dim)[0], round(sd, 3), passed) / n
+    _, spread, within = _logits(x, op.dim)
+    counts, overlap = _rows(x, op.dim)
+    sd, rho = round(math.sqrt(within), 3), _alike(spread, bits, within)
+    square = over_rows(counts, sd, concentration)
+    if op.log:
+        return (_log_adjoint(g, bits, n, np.where(masks & ~bits, met(square, overlap, within, rho), square)),)
+    share = over_rows(counts, sd, passed)
     apart = np.where(bits > 0, g[masks | bits], 0.0)
     inner = np.maximum(g[masks & ~bits] - apart, 0.0)
-    p = conform(output.layout, output.cov, x.layout)
-    # other rows share columns as far as their weights do
-    table = share * inner * np.where((masks & ~bits) == 0, 1.0, p[masks & ~bits] / max(float(p[0]), 1e-300))
-    cross = -table[masks & ~bits] / max(n - 1, 1)
-    return (np.where((masks & bits) == 0, table, cross),)
+    # p_s p'_s (1 - p_s - p'_s + sum p p'): exact for unrelated rows and for one row, linear between
+    unrelated, one = (1 - square) ** 2 / max(1 - overlap, 1e-9), share / max(square, 1e-300)
+    crossed = met(square, overlap, within, rho) * (unrelated + (one - unrelated) * rho)
+    table = np.where(masks & ~bits, crossed, share) * inner / n
+    return (np.where((masks & bits) == 0, table, -table[masks & ~bits] / max(n - 1, 1)),)
+
+
+def _log_adjoint(g: Table, bits: int, n: int, met_: Table) -> Table:
+    """``g_s - p_s sum_r g_r``, the weights ``p`` independent of the gradient."""
+    masks = np.arange(g.size)
+    row = g[masks & ~bits] + (n - 1) * g[masks | bits]
+    other = (1 - met_) / max(n - 1, 1)
+    return g - 2 * row / n + row * np.where(masks & bits, other[masks & ~bits], met_)
 
 
 __all__ = ["concentration", "expect"]

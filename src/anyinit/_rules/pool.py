@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anyinit._core.field import Signal, constant, from_table, gaussian, materialize
+from anyinit._core.field import WEIGHT, Signal, constant, from_table, gaussian, materialize
 from anyinit._core.tables import Layout, Table, conform
 from anyinit._graph.ops import Cumulate, Pool
 from anyinit._rules.axis import AxisMap, mapped, running, windows
@@ -117,7 +117,21 @@ def _to_winners(x: Signal, output: Signal, grad: Table, maps: Maps, table: Table
     factor = np.where(masks & bits, n * (1 - agree) / max(n - 1, 1e-9), n * agree)
     out = table + own * (factor - 1)
     out[0] = float(own[0]) * n + float(table[0] - own[0]) * n / 1.5
-    return out
+    return out * _slope_at_winners(x, n)
+
+
+def _slope_at_winners(x: Signal, n: float) -> float:
+    """Mean squared slope of the elementwise region before, at the entries that win, over that at all."""
+    varying = [s for s in x.sources.values() if s.nodes.ndim == 1 and s.deriv.ndim == 1]
+    if x.nodes.ndim != 1 or not varying:
+        return 1.0
+    square = varying[0].deriv ** 2
+    order = np.argsort(x.nodes, kind="stable")
+    level = np.empty_like(WEIGHT)
+    level[order] = np.cumsum(WEIGHT[order]) - 0.5 * WEIGHT[order]
+    win = WEIGHT * level ** (n - 1)
+    everywhere = float(WEIGHT @ square)
+    return float(win @ square) / float(win.sum()) / everywhere if everywhere > 0 else 1.0
 
 
 @forward(Cumulate)

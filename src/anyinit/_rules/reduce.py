@@ -179,7 +179,8 @@ def normalize(op: Normalize, inputs: Inputs, site: Site) -> Signal:
     mean = 0.0 if op.center else x.mean * scale
     out = from_table(fine, mean, table * scale**2, x.keys[0] if removed < 0.02 else site.id, x.nodes)
     # pairs along the normalized axes share the constraint that their squares sum to the count
-    return out.but(noise={}, rigid=(1.0,) * len(out.keys))
+    left = op.eps / (level + op.eps)
+    return out.but(noise={k: left * v for k, v in x.noise.items()} if left > 1e-3 else {}, rigid=(1.0,) * len(out.keys))
 
 
 @adjoint(Normalize)
@@ -205,7 +206,13 @@ def normalize_adjoint(op: Normalize, inputs: Inputs, output: Signal, grad: Table
     r = float(averaged(fine, 2 * y * y, op.dims)[1][0])
     out[0] = max(float(out[0]), 0.0)
     table = collapse(fine, out, a, x.layout.groups) if fine.groups != x.layout.groups else out[own]
-    return (table / (level + op.eps) / (1 - min(r, 0.8)),)
+    # other norms fluctuate on their own where their entries do
+    masks = np.arange(table.size)
+    bits = sum({1 << g_ for d in op.dims for _, g_ in x.layout.dims[d]})
+    alike = np.clip((x.cov - (0.0 if op.center else x.mean**2)) / level, -1.0, 1.0)[masks & ~bits] ** 2
+    full, r = 1 / (1 - min(r, 0.8)), min(r, 0.8)
+    grown = np.where(masks & ~bits, (1 - r / 4) + (full - 1 + r / 4) * alike, full)
+    return (table / (level + op.eps) * grown,)
 
 
 def _onto(fine: Layout, small: Layout) -> np.ndarray:
