@@ -280,3 +280,17 @@ def test_a_model_that_writes_into_its_weights_is_recorded_on_copies():
     graph = open_model(model, (3, 4)).record()
     assert torch.equal(model.layer.weight, before)
     assert any(isinstance(n.op, ops.Pointwise) and n.op.fn == "clamp" for n in graph.nodes)
+
+
+def test_branches_and_loops_given_as_functions_are_followed():
+    def branch(x, w):
+        return torch.cond((x @ w).sum() > 0, torch.sin, torch.cos, (x,))
+
+    def loop(x, w):
+        return torch.while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t @ w), (torch.tensor(0), x))[1]
+
+    taken = open_model(Fn(branch, (6, 6)), torch.ones(4, 6)).record()
+    assert [n.op.fn for n in taken.nodes if isinstance(n.op, ops.Pointwise)][-1] in ("sin", "cos")
+    looped = open_model(Fn(loop, (6, 6)), (4, 6))
+    assert len([n for n in looped.record().nodes if isinstance(n.op, ops.Contract)]) == 3
+    assert differences(looped)[0][0][0] < 1e-5

@@ -1,7 +1,9 @@
 """The one list of classes and switches that must be known to run a model at all.
 
 Nothing here decides what is drawn: it only says how to call a model, and what to switch off so
-that its operations are executed one by one.
+that its operations are executed one by one. Two more files know classes, for the same purpose:
+:mod:`effective` (weights computed from other parameters) and :mod:`infer` (an input for a model that
+came without one).
 """
 
 from __future__ import annotations

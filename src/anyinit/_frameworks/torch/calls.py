@@ -42,6 +42,23 @@ READS = frozenset({"item", "_local_scalar_dense", "is_nonzero", "equal", "allclo
 """Calls that hand a number to Python."""
 
 
+def plain_form(func: Any) -> Any:
+    """For an operation that takes functions (a branch, a loop, attention with a score function): the
+    Python code that does it step by step, None for an ordinary operation."""
+    if not isinstance(func, torch._ops.HigherOrderOperator):
+        return None
+    if func.name() == "cond":
+        return _branch
+    kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    if kernel is None:
+        raise NotImplementedError(f"{func.name()} cannot be followed step by step")
+    return kernel
+
+
+def _branch(chosen: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
+    return if_true(*operands) if chosen else if_false(*operands)
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One ATen overload. ``mutated`` are the names of arguments it writes to."""

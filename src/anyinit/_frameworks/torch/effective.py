@@ -150,15 +150,20 @@ def _scales(item: Effective) -> bool:
 
 @contextmanager
 def _still(module: nn.Module) -> Generator[None]:
-    """In evaluation mode, in which no parametrization updates its own state."""
+    """In evaluation mode and on copies of the buffers, so that no parametrization changes its state."""
     flags = [(m, m.training) for m in module.modules()]
+    buffers = [(b, b.data) for b in module.buffers()]
     try:
         for m, _ in flags:
             m.training = False
+        for b, own in buffers:
+            b.data = own.clone()
         yield
     finally:
         for m, flag in flags:
             m.training = flag
+        for b, own in buffers:
+            b.data = own
 
 
 @contextmanager

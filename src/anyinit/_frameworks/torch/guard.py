@@ -31,6 +31,13 @@ def rng_kept() -> Generator[None]:
             torch.cuda.set_rng_state_all(cuda)
 
 
+def seed_noise(seed: int) -> None:
+    """Seed the noise of a run; a device that was never used is not touched, not even with a pending seed."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
 @contextmanager
 def modules_kept(model: torch.nn.Module) -> Generator[None]:
     """Attributes, flags, caches, hooks and registered tensors of every module are as before.

@@ -39,7 +39,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """A copy as NumPy array; types NumPy lacks are widened to float32."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
+    plain = tensor.detach().to_dense() if tensor.layout != torch.strided else tensor.detach()
+    plain = plain.resolve_conj().resolve_neg()
     if plain.dtype in (torch.bfloat16, torch.float16) or plain.dtype.itemsize == 1 and plain.is_floating_point():
         plain = plain.to(torch.float32)
     if plain.dtype == torch.complex32:
@@ -223,8 +224,11 @@ class Memory:
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Identity of a tensor's memory."""
-    return tensor.untyped_storage()._cdata
+    """Identity of a tensor's memory; a tensor without a single one (sparse) is its own."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return id(tensor)
 
 
 def _between(base: torch.Tensor, other: torch.Tensor) -> Chain | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import anyinit._frameworks.torch.translate  # noqa: F401  # pyright: ignore[reportUnusedImport] (fills the registries)
-from anyinit._frameworks.torch.calls import EMPTY, FIXED, LIKE, READS, Call, describe, operands
+from anyinit._frameworks.torch.calls import EMPTY, FIXED, LIKE, READS, Call, describe, operands, plain_form
 from anyinit._frameworks.torch.lower import ATEN, Lower, V
 from anyinit._frameworks.torch.memory import LIMIT, DataNeededError, Memory, Tracked, kind_of, storage_key
 from anyinit._frameworks.torch.standins import STAND_INS
@@ -70,9 +70,14 @@ class Recorder(TorchDispatchMode):
         self.writes = False  # the run writes into a parameter
         self._depth = 0
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        call = describe(func)
         kwargs = kwargs or {}
+        if (plain := plain_form(func)) is not None:
+            with self:
+                return plain(*args, **kwargs)
+        call = describe(func)
         try:
             return self._call(func, call, args, kwargs)
         except Exception as error:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from anyinit._frameworks.torch import effective
-from anyinit._frameworks.torch.guard import Scopes, unchanged
+from anyinit._frameworks.torch.guard import Scopes, seed_noise, unchanged
 from anyinit._frameworks.torch.inputs import Inputs
 from anyinit._frameworks.torch.literals import Literals
 from anyinit._frameworks.torch.memory import dtype_name, kind_of, storage_key
@@ -131,7 +131,7 @@ def attempt(model: nn.Module, inputs: Inputs, forward: Forward, *, meta: bool, l
     try:
         with unchanged(model, training=training), effective.shown(computed, weights), Scopes(model) as scopes:
             recorder.scope = scopes
-            torch.manual_seed(0)  # as when it is run again: a path may depend on noise
+            seed_noise(0)  # as when it is run again: a path may depend on noise
             with level_of(level), recorder, whole_operations(level), Literals() if meta else nullcontext():
                 result = inputs.call(model, forward, tree)
             outputs = recorder.outputs(result)

@@ -10,7 +10,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyinit._frameworks.torch.calls import EMPTY, FIXED, describe, operands
+from anyinit._frameworks.torch.calls import EMPTY, FIXED, describe, operands, plain_form
 from anyinit._frameworks.torch.memory import LIMIT, storage_key, to_numpy
 from anyinit._frameworks.torch.trees import tensors
 from anyinit.errors import TraceError
@@ -40,8 +40,12 @@ class Replay(TorchDispatchMode):
         self._step = -1
         self._dependent: dict[int, StorageWeakRef] = {}
 
+    supports_higher_order_operators = True
+
     def depends(self, tensor: torch.Tensor) -> None:
         """The contents of this memory depend on the input or a weight."""
+        if tensor.layout != torch.strided:
+            return
         storage = tensor.untyped_storage()
         if storage._cdata not in self._dependent:  # the weak reference keeps the address from being used again
             self._dependent[storage._cdata] = StorageWeakRef(storage)
@@ -50,6 +54,9 @@ class Replay(TorchDispatchMode):
         return storage_key(tensor) not in self._dependent and tensor.numel() <= LIMIT
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (plain := plain_form(func)) is not None:
+            with self:
+                return plain(*args, **(kwargs or {}))
         call = describe(func)
         given = list(tensors((args, kwargs)))
         constant = not call.random and all(map(self._constant, operands(call, given)))

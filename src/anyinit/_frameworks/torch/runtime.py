@@ -202,16 +202,14 @@ class TorchRuntime:
 
     def _prepare(self, stack: ExitStack, weights: Mapping[str, Array], rec: Recording) -> dict[str, Tensor]:
         """Enter everything a run on other weights needs; returns the weights it uses."""
-        import torch
-
-        from anyinit._frameworks.torch.guard import unchanged
+        from anyinit._frameworks.torch.guard import seed_noise, unchanged
         from anyinit._frameworks.torch.recording import level_of
         from anyinit._frameworks.torch.weights import substituted
 
         stack.enter_context(unchanged(self.model, training=rec.training))
         used = stack.enter_context(substituted(self.model, weights, all_copied=rec.writes))
         stack.enter_context(level_of(rec.level))
-        torch.manual_seed(0)
+        seed_noise(0)
         return used
 
 
