@@ -30,7 +30,9 @@ class Options:
     """What the caller asked for; every field is valid once this object exists.
 
     mode: ``analytic`` (from theory alone) or ``empirical`` (from the caller's batches).
-    target: ``unit`` asks for a second moment of 1 after every activation; ``auto`` leaves the choice to the solver.
+    target: ``unit`` asks for a second moment of 1 after every activation, ``level`` (the caller gave a number) for
+        ``level``; ``auto`` leaves the choice to the solver.
+    mirror: whether plain chains may be drawn in sign pairs.
     distribution: of the entries of a weight; ``auto`` chooses per weight.
     residual: ``share`` gives each of the N branches of a stream 1/N of its second moment, ``none`` treats a
         branch as any other layer, ``auto`` shares.
@@ -46,6 +48,8 @@ class Options:
 
     mode: str = "analytic"
     target: str = "auto"
+    level: float = 1.0
+    mirror: bool = True
     distribution: str = "auto"
     residual: str = "auto"
     scheme: str | None = None
@@ -98,6 +102,7 @@ def parse(
     mode: Any = "analytic",
     *,
     target: Any = "auto",
+    mirror: Any = True,
     distribution: Any = "auto",
     residual: Any = "auto",
     scheme: Any = None,
@@ -127,14 +132,19 @@ def parse(
         input_spec, mode = (None if isinstance(mode, str) else mode), input_spec
     if forward is not None and not callable(forward):
         raise ConfigError("forward is not callable.", value=forward, remedy="Pass a function forward(model, batch).")
+    if not isinstance(mirror, bool):
+        raise ConfigError("mirror must be True or False.", value=mirror)
     if not isinstance(rollback, bool):
         raise ConfigError("rollback must be True or False.", value=rollback)
     if scheme is not None:
         raise ConfigError("This version knows no named schemes.", value=scheme, remedy="Leave scheme=None.")
     correct = {True: "always", False: "never"}.get(correct, correct) if isinstance(correct, bool) else correct
+    named, level = _target(target)
     checked = Options(
         mode=_one_of("mode", mode, MODES),
-        target=_one_of("target", target, TARGETS),
+        target=named,
+        level=level,
+        mirror=mirror,
         distribution=_one_of("distribution", distribution, DISTRIBUTIONS),
         residual=_one_of("residual", residual, RESIDUALS),
         bias=_one_of("bias", "auto" if bias is None else bias, BIASES),
@@ -182,6 +192,13 @@ def _one_of(option: str, value: Any, known: Sequence[str]) -> str:
         return value
     remedy = near(value, known) if isinstance(value, str) else "Choose one of " + ", ".join(map(repr, known)) + "."
     raise ConfigError(f"Unknown value of {option}.", value=repr(value), remedy=remedy)
+
+
+def _target(value: Any) -> tuple[str, float]:
+    """Name of the target and the level it stands for."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return "level", _number("target", value, positive=True)
+    return _one_of("target", value, TARGETS), 1.0
 
 
 def _patterns(option: str, value: Any) -> tuple[str, ...]:

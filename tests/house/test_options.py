@@ -42,7 +42,7 @@ def test_the_defaults_are_the_documented_ones():
 
 
 @pytest.mark.parametrize("option", ["mode", "target", "distribution", "residual", "bias", "correct"])
-@pytest.mark.parametrize("value", ["nonsense", 3.5, object(), ["auto"]], ids=["word", "number", "object", "list"])
+@pytest.mark.parametrize("value", ["nonsense", 3.5j, object(), ["auto"]], ids=["word", "number", "object", "list"])
 def test_an_unknown_value_is_refused_with_what_is_known(option: str, value: object):
     with pytest.raises(ConfigError, match=f"Unknown value of {option}"):
         parse(**{option: value})  # type: ignore[arg-type]
@@ -183,6 +183,24 @@ def test_other_options_are_checked_as_well(option: str, value: object):
 def test_correction_takes_words_and_booleans():
     assert parse(correct=True, seed=0)[0].correct == "always"
     assert parse(correct=False, seed=0)[0].correct == "never"
+
+
+def test_a_number_is_a_target_level():
+    assert parse(seed=0)[0].level == 1.0
+    options, _ = parse(target=2, seed=0)
+    assert (options.target, options.level) == ("level", 2.0)
+
+
+@pytest.mark.parametrize("target", [0, -1.0, math.inf, math.nan, True, None])
+def test_a_target_that_is_no_level_is_refused(target: object):
+    with pytest.raises(ConfigError, match="target"):
+        parse(target=target)
+
+
+def test_mirrored_draws_can_be_switched_off_and_nothing_else():
+    assert parse(mirror=False, seed=0)[0].mirror is False
+    with pytest.raises(ConfigError, match="mirror"):
+        parse(mirror="no")
 
 
 def test_options_that_differ_from_their_defaults_are_kept_as_text():
