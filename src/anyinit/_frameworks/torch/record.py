@@ -168,7 +168,7 @@ class Recorder(TorchDispatchMode):
         device = META if self.meta else None
         here = self.meta and "device" in call.arguments and not items
         given, options = swap(args, lambda t: run[id(t)], device), swap(kwargs, lambda t: run[id(t)], device, here)
-        out = STAND_INS[call.base](*given, **options) if self.meta and call.base in STAND_INS else NotImplemented
+        out = self._stood_in(call, given, options) if self.meta and call.base in STAND_INS else NotImplemented
         out = func(*given, **options) if out is NotImplemented else out
         low.results = list(tensors(out)) or [t.handle for t in written]
         if not low.results:
@@ -202,6 +202,16 @@ class Recorder(TorchDispatchMode):
             return result
 
         return each(out, keep)
+
+    @staticmethod
+    def _stood_in(call: Call, given: Sequence[Any], options: Any) -> Any:
+        """An empty result of the right shape; the argument itself where the call writes into it."""
+        if call.mutated and call.name == call.base:  # an ``out=`` argument
+            return NotImplemented
+        out = STAND_INS[call.base](*given, **options)
+        if not call.mutated or out is NotImplemented:
+            return out
+        return given[0] if out.shape == given[0].shape else NotImplemented
 
     def _late(self, call: Call, result: Tensor, index: int, values: dict[int, V]) -> V:
         """A result the translation leaves out: opaque if somebody reads it after all."""
