@@ -84,7 +84,7 @@ class Signal:
     lineage, plug: the fields this reduction came from and the value it stands for when it meets them.
     equal: for integers, the probability by mask that two entries are equal.
     data: the values themselves where known. kept: boolean mask of entries a softmax may see.
-    terms: multiplicity by which entries are sums (1 = a single term).
+    phase: complex entries of uniform phase; nodes then hold ``E |x|^2``, half of it in the real part.
     """
 
     layout: Layout
@@ -101,6 +101,7 @@ class Signal:
     data: NDArray[np.generic] | None = None
     kept: NDArray[np.bool_] | None = None
     approx: tuple[str, ...] = ()
+    phase: bool = False
 
     @cached_property
     def mean(self) -> float:
@@ -184,6 +185,7 @@ def pair_table(nodes: Nodes, corr: tuple[Table, ...], groups: int, rigid: tuple[
         out = np.asarray(out, dtype=np.float64)
         if not (rigid and rigid[0]):
             out[np.asarray(corr[0]) >= 1 - 1e-12] = total
+            out[np.asarray(corr[0]) <= 1e-12 - 1] = expect(nodes * nodes[::-1])
         return out
     power = (PROJECT @ nodes @ PROJECT.T) ** 2
     rest = max(total - float(power.sum()), 0.0)

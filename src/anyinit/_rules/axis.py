@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyinit._core.tables import Factor, Layout, Table, build, conform, lift
+from anyinit._graph.interpret import weights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +109,29 @@ def alone(layout: Layout, table: Table, dim: int) -> tuple[Layout, Table, int]:
 def mapped(layout: Layout, table: Table, dim: int, by: AxisMap, paired: bool = False) -> tuple[Layout, Table]:
     """Layout and second-moment table after the map of one dimension; ``paired`` leaves out the terms of two
     different entries."""
+    a, b, c, d = by.pairs()
+    return by_pairs(layout, table, dim, by.after, (a, 0.0, c, 0.0) if paired else (a, b, c, d))
+
+
+def by_pairs(
+    layout: Layout, table: Table, dim: int, size: int, weights: tuple[float, float, float, float]
+) -> tuple[Layout, Table]:
+    """One dimension replaced by ``size`` entries; the weights are those of :meth:`AxisMap.pairs`."""
     layout, table, bit = alone(layout, table, dim)
     dims: list[list[Factor]] = [list(f) for f in layout.dims]
-    dims[dim] = [(by.after, "mapped")] if by.after > 1 else []
+    dims[dim] = [(size, "mapped")] if size > 1 else []
     after, keys = build(dims)
     masks = lift(after, keys, {g: 1 << g for g in range(layout.groups)} | {"mapped": bit})
     new = 1 << keys.index("mapped") if "mapped" in keys else 0
     same, apart = table[masks & ~bit], table[masks | bit]
-    a, b, c, d = by.pairs()
-    b, d = (0.0, 0.0) if paired else (b, d)
+    a, b, c, d = weights
     moved = (np.arange(masks.size) & new) != 0
     return after, np.where(moved, c * same + d * apart, a * same + b * apart)
+
+
+@lru_cache(maxsize=1024)
+def interpolation(kind: str, before: int, after: int) -> AxisMap:
+    """Resampling of a dimension with half-pixel centres."""
+    matrix = weights_of(kind, before, after)
+    o, i = np.nonzero(matrix)
+    return from_entries(o, i, matrix[o, i], after, before)
