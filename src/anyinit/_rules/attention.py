@@ -84,15 +84,11 @@ def softmax(op: Softmax, inputs: Inputs, site: Site) -> Signal:
     n = x.layout.shape[op.dim]
     bits, spread, within = _logits(x, op.dim)
     if op.log:
-        return _log(x, op.dim, within, _alike(spread, bits, within), bits, site.id)
+        return _log(x, op.dim, within, alike(spread, bits, within), bits, site.id)
     counts, overlap = _rows(x, op.dim)
     sd = math.sqrt(within)
     square = over_rows(counts, round(sd, 3), concentration)
-    masks = np.arange(x.cov.size)
-    same_column = met(square, overlap, within, _alike(spread, bits, within))
-    rows, lone = (masks & ~bits) != 0, (masks & bits) == 0
-    crossed = (1 - np.where(rows, same_column, square)) / max(n - 1, 1)
-    table = np.where(lone, np.where(rows, same_column, square), crossed[masks & ~bits]) / n
+    table = weights_table(square, overlap, within, alike(spread, bits, within), bits, n)
     out = from_table(x.layout, 1.0 / n, table, site.id, _shape(sd, n))
     return out.but(noise=_slope(x, counts, sd, square))
 
@@ -104,7 +100,7 @@ def _logits(x: Signal, dim: int) -> tuple[int, Table, float]:
     return bits, spread, max(float(spread[0] - spread[bits]), 0.0) if bits else 0.0
 
 
-def _alike(spread: Table, bits: int, within: float) -> Table:
+def alike(spread: Table, bits: int, within: float) -> Table:
     """Correlation, by mask, of the parts of the logits that differ within a row."""
     masks = np.arange(spread.size)
     return np.clip((spread[masks & ~bits] - spread[masks | bits]) / max(within, 1e-300), 0.0, 1.0)
@@ -121,17 +117,32 @@ def met(square: float, overlap: float, within: float, rho: Table) -> Table:
     return overlap + slope * rho + (whole - slope) * rho ** (2 + within / 30)
 
 
-def _log(x: Signal, dim: int, within: float, rho: Table, bits: int, key: Hashable) -> Signal:
-    """``x - log sum e^x``. The mean of the logarithm follows from ``dE/ds^2 = (1 - E sum p^2) / 2`` (Simpson),
-    its covariance with an entry is ``s^2 / n`` (Stein), its variance about ``E sum p^2 - 1/n``."""
-    n = x.layout.shape[dim]
-    sizes = [concentration(round(math.sqrt(w), 3), n) for w in (0.0, within / 2, within)]
-    level = math.log(n) + within / 12 * (6 - sizes[0] - 4 * sizes[1] - sizes[2])
+def weights_table(square: float, overlap: float, within: float, rho: Table, bits: int, n: int) -> Table:
+    """``E p_s p'_r`` of softmax weights by mask; ``bits`` are the groups of the row, whose weights sum to one."""
     masks = np.arange(rho.size)
-    table = level**2 + rho * (np.where(masks & bits, 0.0, within) - 2 * within / n + sizes[2] - 1 / n)
+    same_column = np.where(masks & ~bits, met(square, overlap, within, rho), square)
+    crossed = (1 - same_column) / max(n - 1, 1)
+    return np.where((masks & bits) == 0, same_column, crossed[masks & ~bits]) / n
+
+
+def log_sum(within: float, n: int) -> tuple[float, float]:
+    """Mean and variance of ``log sum e^x`` of ``n`` independent normals of variance ``within``.
+
+    The mean follows from ``dE/ds^2 = (1 - E sum p^2) / 2`` (Simpson); the variance is about ``E sum p^2 - 1/n``.
+    """
+    sizes = [concentration(round(math.sqrt(w), 3), n) for w in (0.0, within / 2, within)]
+    return math.log(n) + within / 12 * (6 - sizes[0] - 4 * sizes[1] - sizes[2]), sizes[2] - 1 / n
+
+
+def _log(x: Signal, dim: int, within: float, rho: Table, bits: int, key: Hashable) -> Signal:
+    """``x - log sum e^x``; the logarithm's covariance with an entry is ``s^2 / n`` (Stein)."""
+    n = x.layout.shape[dim]
+    level, own = log_sum(within, n)
+    masks = np.arange(rho.size)
+    table = level**2 + rho * (np.where(masks & bits, 0.0, within) - 2 * within / n + own)
     if not x.keys:
         return constant(x.layout, -level)
-    slope = within * (1 - 2 / n + level * (1 - sizes[2])) / float(table[0])
+    slope = within * (1 - 2 / n + level * (1 - own - 1 / n)) / float(table[0])
     return from_table(x.layout, -level, table, key, x.nodes).but(noise={k: slope * v for k, v in x.noise.items()})
 
 
@@ -180,7 +191,7 @@ def softmax_adjoint(op: Softmax, inputs: Inputs, output: Signal, grad: Table) ->
     n = x.layout.shape[op.dim]
     _, spread, within = _logits(x, op.dim)
     counts, overlap = _rows(x, op.dim)
-    sd, rho = round(math.sqrt(within), 3), _alike(spread, bits, within)
+    sd, rho = round(math.sqrt(within), 3), alike(spread, bits, within)
     square = over_rows(counts, sd, concentration)
     if op.log:
         return (_log_adjoint(g, bits, n, np.where(masks & ~bits, met(square, overlap, within, rho), square)),)

@@ -14,6 +14,7 @@ import numpy as np
 from anyinit._core.field import GRID, Nodes, Signal, constant, expect, from_table, materialize
 from anyinit._core.tables import Layout, Table, align, build, collapse, conform
 from anyinit._graph.ops import Normalize, Reduce, Reshape
+from anyinit._rules.attention import alike, concentration, log_sum, weights_table
 from anyinit._rules.base import Inputs, Site, adjoint, forward
 from anyinit._rules.order import agreement, extreme, pair_correlation, ranked
 from anyinit._rules.structure import moved, reshape_layout
@@ -58,13 +59,22 @@ def reduce(op: Reduce, inputs: Inputs, site: Site) -> Signal:
     elif kind in {"max", "min", "any", "all"}:
         out = _extreme(x, dims, small, kind in {"max", "any"}, site)
         plug = out.mean
-    elif kind in {"norm", "var", "std", "logsumexp", "prod"}:
-        plug = _closed(kind, x, dims, count, op.correction)
-        out = constant(small, plug)
+    elif kind in {"norm", "var", "std"}:
+        out, plug = _quadratic(kind, x, dims, small, op.correction, site)
+    elif kind == "logsumexp":
+        out, plug = _log_sum(x, dims, small, count, site)
+    elif kind == "prod":
+        out, plug = _product(x, dims, small, count, site)
     else:
-        return constant(_shaped(small, site), 0.0).but(equal=np.eye(1, 1 << _shaped(small, site).groups)[0])
+        layout = _shaped(small, site)
+        equal = np.where(np.arange(1 << layout.groups) == 0, 1.0, 1.0 / max(count, 1))
+        return constant(layout, 0.5 * (count - 1)).but(equal=equal)
     roots = frozenset(x.keys) | x.lineage
-    out = out.but(noise=dict(x.noise) if kind not in {"logsumexp", "prod"} else {}, lineage=roots, plug=plug)
+    slope = {"var": 2.0, "prod": float(count)}.get(kind, 1.0)
+    if kind == "logsumexp":
+        slope = _log_slope(x, dims, count, out)
+    noise = {k: slope * v for k, v in x.noise.items()} if slope != 1.0 else dict(x.noise)
+    out = out.but(noise=noise, lineage=roots, plug=plug)
     return out if op.keepdims else _squeezed(out, site)
 
 
@@ -93,19 +103,65 @@ def _extreme(x: Signal, dims: Sequence[int], small: Layout, largest: bool, site:
     return Signal(small, out, (site.id,), (pair_correlation(paired, apart, count),), rigid=(0.0,))
 
 
-def _closed(kind: str, x: Signal, dims: Sequence[int], count: int, correction: int) -> float:
-    """Typical value of a reduction that a large count makes deterministic."""
-    _, table, _ = averaged(x.layout, x.cov, dims)
-    inside = max(x.m2 - float(table[0]), 0.0) * count / max(count - correction, 1)
+def _quadratic(
+    kind: str, x: Signal, dims: Sequence[int], small: Layout, correction: int, site: Site
+) -> tuple[Signal, float]:
+    """Norm, variance or deviation: typical value, and its fluctuation to second order in that of the mean
+    square (of Gaussian entries about their shared part)."""
+    _, shared, count = averaged(x.layout, x.cov, dims)
     if kind == "norm":
-        return math.sqrt(x.m2 * count)
+        level = x.m2 * count
+        _, pairs, _ = averaged(x.layout, x.square_cov / max(x.m2**2, 1e-300) - 1, dims)
+    else:
+        inside = max(x.m2 - float(shared[0]), 1e-300)
+        level = inside * count / max(count - correction, 1)
+        fine, (a, b) = align([x.layout, small], x.layout.shape)
+        y = (x.cov[a] - shared[b]) / inside
+        _, pairs, _ = averaged(fine, 2 * y * y, dims)
+    pairs = np.maximum(pairs, 0.0)
     if kind == "var":
-        return inside
-    if kind == "std":
-        return math.sqrt(inside)
-    if kind == "logsumexp":
-        return math.log(count) + math.log(max(expect(np.exp(np.minimum(x.nodes, 600.0))), 1e-300))
-    return x.mean**count
+        like = np.exp(math.sqrt(math.log1p(float(pairs[0]))) * GRID)
+        return from_table(small, level, level**2 * (1 + pairs), site.id, like), level
+    plug = math.sqrt(level)
+    if pairs[0] < 1e-3:
+        return constant(small, plug), plug
+    first = plug * (1 - min(float(pairs[0]), 1.0) / 8)
+    return from_table(small, first, level * (1 - (pairs[0] - pairs) / 4), site.id), first
+
+
+def _log_sum(x: Signal, dims: Sequence[int], small: Layout, count: int, site: Site) -> tuple[Signal, float]:
+    """``log sum e^x`` of Gaussian entries given their shared part (see the softmax)."""
+    spread = x.cov - x.mean**2
+    bits = sum({1 << g for d in dims for _, g in x.layout.dims[d]})
+    fine, (a, b) = align([x.layout, small], x.layout.shape)
+    shared, paired = (collapse(fine, spread[m], b, small.groups) for m in (a | bits, a & ~bits))
+    within = max(float(paired[0] - shared[0]), 0.0)
+    level, own = log_sum(within, count)
+    rho = np.clip((paired - shared) / max(within, 1e-300), 0.0, 1.0)
+    mean = x.mean + level
+    return from_table(small, mean, mean**2 + shared + rho * own, site.id), mean
+
+
+def _log_slope(x: Signal, dims: Sequence[int], count: int, out: Signal) -> float:
+    """Growth of the log level of ``log sum e^x`` with that of ``x``."""
+    bits = sum({1 << g for d in dims for _, g in x.layout.dims[d]})
+    within = max(float(x.cov[0] - x.cov[bits]), 0.0)
+    spread = out.m2 - out.mean**2
+    rise = x.mean + within * (1 - concentration(round(math.sqrt(within), 3), count))
+    return (out.mean * rise + spread) / out.m2 if out.m2 > 0 else 1.0
+
+
+def _product(x: Signal, dims: Sequence[int], small: Layout, count: int, site: Site) -> tuple[Signal, float]:
+    """Product of independent entries: products of their pairs, log-normal where they keep one sign."""
+    bits = sum({1 << g for d in dims for _, g in x.layout.dims[d]})
+    fine, (a, b) = align([x.layout, small], x.layout.shape)
+    pair = collapse(fine, x.cov[a & ~bits], b, small.groups)
+    mean = x.mean**count
+    like = None
+    if x.mean > 0 and x.keys:
+        s = math.sqrt(count * math.log(max(x.m2 / x.mean**2, 1.0)))
+        like = np.exp(min(s, 3.0) * GRID)
+    return from_table(small, mean, np.sign(pair) ** count * np.abs(pair) ** count, site.id, like), mean
 
 
 def _shaped(small: Layout, site: Site) -> Layout:
@@ -138,14 +194,32 @@ def reduce_adjoint(op: Reduce, inputs: Inputs, output: Signal, grad: Table) -> t
         return (table / count**2,)
     if op.kind in {"max", "min"}:
         return (_to_extreme(x, table, op.dims),)
-    if op.kind in {"norm", "std", "var", "logsumexp"}:
-        scale = {"norm": 1 / count, "std": 1 / count, "var": 4 * x.variance / count**2, "logsumexp": 1 / count**2}[
-            op.kind
-        ]
-        sign = np.where(np.arange(table.size) == 0, 1.0, 0.0)
-        return (table * scale * sign,)
-    del like
-    return (None,)
+    slopes = _slope_table(op, x, count)
+    return (None,) if slopes is None else (table * slopes,)
+
+
+def _slope_table(op: Reduce, x: Signal, count: int) -> Table | None:
+    """``E[s_i s_j]`` by mask of the slopes of a smooth reduction; None for integers."""
+    bits = sum({1 << g for d in op.dims for _, g in x.layout.dims[d]})
+    masks = np.arange(x.cov.size)
+    if op.kind == "norm":
+        return x.cov / (max(x.m2, 1e-300) * count)
+    if op.kind == "logsumexp":
+        spread = x.cov - x.mean**2
+        within = max(float(spread[0] - spread[bits]), 0.0)
+        square = concentration(round(math.sqrt(within), 3), count)
+        return weights_table(square, 1 / count, within, alike(spread, bits, within), bits, count)
+    if op.kind == "prod":
+        same = x.cov[masks & ~bits]
+        one, two = np.abs(same) ** (count - 1), np.abs(same) ** max(count - 2, 0) * x.mean**2
+        return np.where(masks & bits, two, one)
+    if op.kind not in {"var", "std"}:
+        return None
+    small, shared, _ = averaged(x.layout, x.cov, op.dims)
+    fine, (a, b) = align([x.layout, small], x.layout.shape)
+    y = collapse(fine, x.cov[a] - shared[b], a, x.layout.groups)
+    left = max(count - op.correction, 1)
+    return 4 * y / left**2 if op.kind == "var" else y / (max(float(y[0]), 1e-300) * count * left)
 
 
 def _to_extreme(x: Signal, table: Table, dims: Sequence[int]) -> Table:
