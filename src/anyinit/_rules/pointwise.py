@@ -8,7 +8,9 @@ mode, central differences of each operation in float64), so the adjoint of the w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -40,7 +42,15 @@ def evaluate(op: Pointwise, operands: list[Nodes]) -> Nodes:
     it = iter(operands)
     args = [next(it) if a is None else np.asarray(a) for a in op.args]
     with np.errstate(all="ignore"):
+        if op.fn == "where":
+            return _chosen(*args)
         return np.asarray(FUNCTIONS[op.fn](*args), dtype=np.float64)
+
+
+def _chosen(condition: Nodes, yes: Nodes, no: Nodes) -> Nodes:
+    """Selection, linear in a condition whose nodes were moved off 0 and 1 to make its share of ones exact."""
+    between = np.asarray(condition * yes + (1 - condition) * no, dtype=np.float64)
+    return np.where(condition == 1, yes, np.where(condition == 0, no, between))
 
 
 def slopes(op: Pointwise, operands: list[Nodes]) -> list[Nodes]:
@@ -50,6 +60,9 @@ def slopes(op: Pointwise, operands: list[Nodes]) -> list[Nodes]:
     """
     out: list[Nodes] = []
     for i, x in enumerate(operands):
+        if op.fn == "where" and i == 0 and op.args[0] is None:
+            out.append(np.zeros(np.broadcast_shapes(*(np.shape(o) for o in operands))))
+            continue
         h = 1e-6 * (1e-3 * (float(np.max(np.abs(x))) or 1.0) + np.abs(x))
         up = evaluate(op, [*operands[:i], x + h, *operands[i + 1 :]])
         down = evaluate(op, [*operands[:i], x - h, *operands[i + 1 :]])
@@ -69,6 +82,9 @@ def pointwise(op: Pointwise, inputs: Inputs, site: Site) -> Signal:
     kept = _kept(op, inputs)
     if kept is not None:
         return kept
+    if op.fn in {"real", "imag"} and inputs[0].phase:
+        # half of the level; the slope stays one
+        return inputs[0].but(nodes=inputs[0].nodes * math.sqrt(0.5), phase=False)
     layout, maps = align([x.layout for x in inputs], site.shape)
     keys = list(dict.fromkeys(k for x in inputs for k in x.keys))
     if _plain_sum(op, inputs, keys):
@@ -233,21 +249,52 @@ def _noise(out: Signal, inputs: Inputs, grids: list[Nodes]) -> dict[int, float]:
 
 
 def _mixture(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], site: Site) -> Signal:
-    """Three independent fields: selection as a mixture, other functions by a quasi-random population."""
+    """Three fields or more: a quasi-random population of pairs of entries for every mask."""
     inputs = tuple(_flattened(x, site, i) for i, x in enumerate(inputs))
-    columns = _columns(inputs)
-    values = np.nan_to_num(evaluate(op, columns))
-    nodes = quantiles(values, np.ones(4096))
-    # dependence between entries: as if each operand's own correlation acted linearly
-    scale = [float(np.cov(values, c)[0, 1]) / max(float(np.var(c)), 1e-300) for c in columns]
-    mean2 = float(values.mean()) ** 2
-    linear = sum(s * s * (x.cov[m] - x.mean**2) for s, x, m in zip(scale, inputs, maps, strict=True))
-    table = mean2 + np.asarray(linear, dtype=np.float64)
+    one, two = _population(inputs, maps)
+    values, others = np.nan_to_num(evaluate(op, one)), np.nan_to_num(evaluate(op, two))
+    nodes = quantiles(values, np.ones(values.size))
+    table = np.mean(values * np.broadcast_to(others, (1 << layout.groups, values.size)), axis=1)
     table[0] = float((values * values).mean())
     corr = correlation_for(nodes, np.minimum(table, table[0]))
     corr[0] = 1.0
-    noise = inherited(*inputs, weights=(1 / len(inputs),) * len(inputs))
+    noise: dict[int, float] = {}
+    for x, c, d in zip(inputs, one, slopes(op, one), strict=True):
+        chi = float(np.mean(values * d * c)) / max(float(table[0]), 1e-300)
+        for k, v in x.noise.items():
+            noise[k] = noise.get(k, 0.0) + chi * v
     return Signal(layout, nodes, (site.id,), (corr,), rigid=(0.0,), noise=noise)
+
+
+def _population(inputs: Inputs, maps: list[Masks]) -> tuple[list[Nodes], list[Nodes]]:
+    """Values of one entry, ``(points,)``, and of a second one for every mask, ``(masks, points)``."""
+    varying = [x for x in inputs if x.keys]
+    keys = list(dict.fromkeys(x.keys[0] for x in varying))
+    points = _points(2 * len(keys))
+    one: list[Nodes] = []
+    two: list[Nodes] = []
+    for x, m in zip(inputs, maps, strict=True):
+        if not x.keys:
+            one.append(np.asarray(float(x.nodes)))
+            two.append(np.asarray(float(x.nodes)))
+            continue
+        at = keys.index(x.keys[0])
+        r = np.clip(x.corr[0][m], -1.0, 1.0)[:, None]
+        z, w = points[:, at], points[:, len(keys) + at]
+        one.append(np.interp(z, GRID, x.nodes))
+        two.append(np.interp(r * z + np.sqrt(1 - r * r) * w, GRID, x.nodes))
+    return one, two
+
+
+@lru_cache(maxsize=16)
+def _points(dimensions: int) -> Nodes:
+    """4096 quasi-random standard normal points, with exactly that mean and covariance."""
+    from scipy.stats import qmc  # costs 0.2 s to import, needed only here
+
+    points = ndtri(np.clip(qmc.Sobol(dimensions, seed=1).random(4096), 1e-9, 1 - 1e-9))
+    points = points - points.mean(0)
+    whiten = np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points)))
+    return np.asarray(points @ whiten.T, dtype=np.float64)
 
 
 def _annotate(op: Pointwise, inputs: Inputs, out: Signal) -> Signal:
@@ -261,7 +308,8 @@ def _annotate(op: Pointwise, inputs: Inputs, out: Signal) -> Signal:
     if equal is not None and (len(inputs) > 1 or equal.size != out.cov.size):
         equal = None
     kept = next((x.kept for x in inputs if x.kept is not None), None)
-    return out.but(lineage=line if plug is not None else frozenset(), plug=plug, equal=equal, kept=kept)
+    lines = line if plug is not None else frozenset[Hashable]()
+    return out.but(lineage=lines, plug=plug, equal=equal, kept=kept, phase=any(x.phase for x in inputs) and op.fn != "abs")
 
 
 def as_source(signal: Signal, at: int) -> Signal:
@@ -286,27 +334,20 @@ def pointwise_adjoint(op: Pointwise, inputs: Inputs, output: Signal, grad: Table
     if _plain_sum(op, fresh, list(dict.fromkeys(k for x in fresh for k in x.keys))):
         return tuple(gather_down(output.layout, grad, x.layout) for x in inputs)
     here = pointwise(op, fresh, site)
-    tables = region_tables(here) or _population_slopes(op, fresh, here)
+    tables = region_tables(here) or _population_slopes(op, fresh, here, output.layout.shape)
     grad = grad if here.layout.dims == output.layout.dims else _as(output, grad, here)
     return tuple(gather_down(here.layout, grad * tables[i], x.layout) if i in tables else None for i, x in enumerate(inputs))
 
 
-def _population_slopes(op: Pointwise, inputs: Inputs, here: Signal) -> dict[int, Table]:
-    """Mean squared slopes of a three-field function over a quasi-random population."""
-    columns = _columns(tuple(_flattened(x, Site(-1, ()), i) for i, x in enumerate(inputs)))
-    out: dict[int, Table] = {}
-    for i, d in enumerate(slopes(op, columns)):
-        square, mean = float(np.mean(d * d)), float(np.mean(d))
-        out[i] = np.where(np.arange(1 << here.layout.groups) == 0, square, mean**2)
-    return out
-
-
-def _columns(inputs: Inputs) -> list[Nodes]:
-    from scipy.stats import qmc  # costs 0.2 s to import, needed only here
-
-    points = qmc.Sobol(len(inputs), scramble=False).random(4096)
-    z = ndtri(np.clip(points + 0.5 / 4096, 1e-9, 1 - 1e-9))
-    return [np.interp(z[:, i], GRID, x.nodes) if x.keys else np.full(4096, float(x.nodes)) for i, x in enumerate(inputs)]
+def _population_slopes(op: Pointwise, inputs: Inputs, here: Signal, shape: tuple[int, ...]) -> dict[int, Table]:
+    """``E[f'(x_i) f'(x_j)]`` of a function of three fields over pairs of a quasi-random population."""
+    inputs = tuple(_flattened(x, Site(-1, ()), i) for i, x in enumerate(inputs))
+    layout, maps = align([x.layout for x in inputs], shape)
+    one, two = _population(inputs, maps)
+    size = (1 << layout.groups, max((c.size for c in one), default=1))
+    pairs = zip(slopes(op, one), slopes(op, two), strict=True)
+    tables = {i: np.mean(np.broadcast_to(d * e, size), axis=1) for i, (d, e) in enumerate(pairs)}
+    return {i: conform(layout, t, here.layout) for i, t in tables.items()}
 
 
 def _as(output: Signal, grad: Table, here: Signal) -> Table:
