@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import ndtr
 
-from anyinit._core.field import GRID, Signal, constant, from_table
+from anyinit._core.field import GRID, Nodes, Signal, constant, expect, materialize
 from anyinit._core.tables import Layout, Table, align, conform, separate, single
 from anyinit._graph.ops import Dropout, Fill, Random
 from anyinit._rules.base import Inputs, Site, adjoint, forward
-from scipy.special import ndtr
+from anyinit._rules.structure import blended
 
 
 @forward(Random)
@@ -22,16 +23,26 @@ def random(op: Random, inputs: Inputs, site: Site) -> Signal:
         nodes = p[0] + p[1] * GRID
     elif op.kind == "bernoulli":
         q = p[0] if p else 0.5
-        mean, sd = q, (q * (1 - q)) ** 0.5
-        nodes = mean + sd * GRID if 0 < q < 1 else np.asarray(q)
+        nodes = _matched(np.where(u > 1 - q, 1.0, 0.0), q, q * (1 - q)) if 0 < q < 1 else np.asarray(q)
     elif op.kind == "exponential":
         nodes = -np.log1p(-np.minimum(u, 1 - 1e-16)) / (p[0] if p else 1.0)
+    elif op.kind == "integer":
+        n = p[1] - p[0]
+        nodes = _matched(np.floor(p[0] + n * np.minimum(u, 1 - 1e-16)), (p[0] + p[1] - 1) / 2, (n * n - 1) / 12)
     else:
         low, high = p if len(p) == 2 else (0.0, 1.0)
         nodes = low + (high - low) * u
     if np.ndim(nodes) == 0:
         return constant(layout, float(nodes))
-    return Signal(layout, np.asarray(nodes), (site.id,), (corr,), rigid=(0.0,))
+    equal = np.where(corr == 1, 1.0, 1 / max(p[1] - p[0], 1.0)) if op.kind == "integer" else None
+    return Signal(layout, np.asarray(nodes), (site.id,), (corr,), rigid=(0.0,), equal=equal)
+
+
+def _matched(nodes: Nodes, mean: float, variance: float) -> Nodes:
+    """Steps on the grid with their mean and variance made exact (a step may fall between nodes)."""
+    off = nodes - expect(nodes)
+    spread = expect(off * off)
+    return mean + off * (variance / spread) ** 0.5 if spread > 0 else np.asarray(mean)
 
 
 @forward(Fill)
@@ -49,16 +60,13 @@ def dropout(op: Dropout, inputs: Inputs, site: Site) -> Signal:
         return x.but(sources={})
     if op.p >= 1:
         return constant(x.layout, 0.0)
-    if len(x.keys) > 1:
-        from anyinit._core.field import materialize
-
-        x = materialize(x, ("m", site.id, 0))
+    x = materialize(x, ("m", site.id, 0))
     layout, masks = _masked(x, op)
     cov = x.cov[masks]
     table = np.where(_same_mask(layout, op), cov / (1 - op.p), cov)
-    like = x.nodes if x.nodes.ndim == 1 else None
-    out = from_table(layout, x.mean, table, site.id, like)
-    return out.but(noise=dict(x.noise), lineage=x.lineage, plug=x.plug)
+    scaled = x.but(nodes=x.nodes / (1 - op.p))
+    out = blended([(scaled, 1 - op.p), (constant(layout, 0.0), op.p)], layout, table, site.id)
+    return out.but(noise=dict(x.noise), rigid=(0.0,) * len(out.keys), lineage=x.lineage, plug=x.plug)
 
 
 def _masked(x: Signal, op: Dropout) -> tuple[Layout, np.ndarray]:
