@@ -31,6 +31,7 @@ from anyinit._rules.base import Site
 from anyinit._rules.pointwise import as_source
 
 Array = NDArray[Any]
+FLOOR = 1e-6  # agreement asked for where nothing is random, in units of the entry
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Field:
         groups: the axis group of each factor (factors of a group are never told apart); default one each.
             ``parts`` and ``centred`` name groups.
         centred: groups along which the entries of every component that varies along them sum to zero.
-        through: name of an elementwise function applied to the field.
+        through: elementwise function applied to the field, or its name.
     """
 
     shape: tuple[int, ...]
@@ -56,13 +57,16 @@ class Field:
     factors: tuple[tuple[int, ...], ...] | None = None
     groups: tuple[int, ...] | None = None
     centred: tuple[int, ...] = ()
-    through: str | None = None
+    through: str | Callable[[Array], Array] | None = None
 
     def _axes(self) -> list[list[tuple[int, int]]]:
         dims = self.factors or tuple((n,) for n in self.shape)
         flat = [n for dim in dims for n in dim]
         numbers = iter(self.groups or range(len(flat)))
         return [[(n, next(numbers)) for n in dim] for dim in dims]
+
+    def _function(self) -> Callable[[Array], Array]:
+        return FUNCTIONS[self.through] if isinstance(self.through, str) else self.through or np.asarray
 
     def signal(self, key: Hashable) -> Signal:
         """The statistics that :meth:`draw` has."""
@@ -77,7 +81,7 @@ class Field:
                     part *= np.where(np.arange(table.size) >> bit & 1, -share, 1 - share)
             table += part
         out = gaussian(layout, self.mean, table, key)
-        return out if self.through is None else out.but(nodes=FUNCTIONS[self.through](out.nodes))
+        return out if self.through is None else out.but(nodes=np.asarray(self._function()(out.nodes), dtype=np.float64))
 
     def draw(self, rng: np.random.Generator, draws: int) -> Array:
         """``draws`` independent fields, first dimension ``draws``."""
@@ -90,7 +94,7 @@ class Field:
                     part = part - part.mean(tuple(i + 1 for i, (_, g) in enumerate(flat) if g == c), keepdims=True)
             total = total + math.sqrt(variance) * part
         total = total.reshape(draws, *self.shape)
-        return total if self.through is None else FUNCTIONS[self.through](total)
+        return total if self.through is None else self._function()(total)
 
 
 @dataclass(frozen=True)
@@ -189,10 +193,9 @@ class Comparison:
         return [e for e in self.entries if not e.holds]
 
     def add(self, what: str, predicted: float, samples: Array, allowed: float) -> None:
-        """Compare with the mean of one number per draw; ``allowed`` is the stated model error, absolute."""
+        """Compare with the mean of one number per draw; ``allowed`` is the model error, absolute."""
         mean, error = float(np.mean(samples)), float(np.std(samples)) / math.sqrt(len(samples))
-        floor = 1e-7 * (abs(mean) + 1e-12)
-        self.entries.append(Entry(what, float(predicted), mean, error, 4 * error + allowed + floor))
+        self.entries.append(Entry(what, float(predicted), mean, error, 4 * error + allowed + 1e-9 * abs(mean)))
 
     def __str__(self) -> str:
         lines = [self.title]
@@ -321,16 +324,17 @@ def _compare_forward(
     scale = float(np.mean(flat**2))
     if out.equal is not None:
         _compare_equal(to, out.equal, y, out.layout, error)
-        return
+        if not out.keys:
+            return
     if out.data is not None:
         to.add("data", float(np.sum(np.asarray(out.data, dtype=np.float64))), flat.sum(1), 0.0)
     if not np.iscomplexobj(y):
-        to.add("mean", out.mean, flat.mean(1), error * math.sqrt(scale))
-    to.add("m2", out.m2, (flat**2).mean(1), error * scale)
-    to.add("m4", float(_fourth(out)), (flat**4).mean(1), fourth * float(np.mean(flat**4)))
+        to.add("mean", out.mean, flat.mean(1), (error + FLOOR) * math.sqrt(scale))
+    to.add("m2", out.m2, (flat**2).mean(1), (error + FLOOR) * scale)
+    to.add("m4", float(_fourth(out)), (flat**4).mean(1), (fourth + FLOOR) * float(np.mean(flat**4)))
     predicted = out.cov
     for mask, column in enumerate(pair_moments(y, out.layout).T):
-        to.add(f"C[{_names(mask, out.layout)}]", float(predicted[mask]), column, error * scale)
+        to.add(f"C[{_names(mask, out.layout)}]", float(predicted[mask]), column, (error + FLOOR) * scale)
     levels = (flat**2).mean(1) / max(scale, 1e-300)
     wide, expected = float(np.std(levels)), math.sqrt(out.fluctuation())
     to.entries.append(
@@ -384,6 +388,8 @@ def _compare_back(
     if y.dtype.kind not in "fc" or out.equal is not None:
         return
     table, grads = draw_table(out.layout, rng, len(y))
+    if np.iscomplexobj(y):
+        grads = (grads + 1j * draw_table(out.layout, rng, len(y))[1]) / math.sqrt(2)
     predicted = ADJOINT[type(op)](op, signals, out, table)
     if not signals:
         assert predicted == ()
@@ -397,7 +403,7 @@ def _compare_back(
         level = float(np.mean(np.abs(back) ** 2))
         table_of = np.zeros(1 << x.layout.groups) if got is None else got
         for mask, column in enumerate(pair_moments(back, x.layout).T):
-            to.add(f"G{i}[{_names(mask, x.layout)}]", float(table_of[mask]), column, error * level)
+            to.add(f"G{i}[{_names(mask, x.layout)}]", float(table_of[mask]), column, (error + FLOOR) * level)
 
 
 __all__ = [
