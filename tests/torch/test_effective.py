@@ -64,8 +64,11 @@ def test_a_run_and_its_gradients_use_the_given_computed_weight(wrap):
 
 @pytest.mark.parametrize("wrap", [parametrizations.spectral_norm, parametrizations.orthogonal, old_spectral_norm])
 def test_a_weight_whose_numbers_the_parametrization_decides_is_kept_and_said_so(wrap):
-    runtime = open_model(nn.Sequential(wrap(nn.Linear(4, 4, bias=False))), (5, 4))
+    model = nn.Sequential(wrap(nn.Linear(4, 4, bias=False)))
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    runtime = open_model(model, (5, 4))
     graph = runtime.record()
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
     assert [(p[0], p[4]) for p in runtime.parameters()] == [("0.weight", False)]
     assert "0.weight is kept" in graph.notes[0]
     if wrap is not old_spectral_norm:  # the older one needs several calls to find the norm

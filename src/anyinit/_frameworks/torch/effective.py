@@ -21,6 +21,8 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from anyinit._frameworks.torch.guard import modules_kept
+
 
 @dataclass(frozen=True, slots=True)
 class Effective:
@@ -150,20 +152,18 @@ def _scales(item: Effective) -> bool:
 
 @contextmanager
 def _still(module: nn.Module) -> Generator[None]:
-    """In evaluation mode and on copies of the buffers, so that no parametrization changes its state."""
-    flags = [(m, m.training) for m in module.modules()]
+    """In evaluation mode and on copies of the buffers; whatever a parametrization changes is put back."""
     buffers = [(b, b.data) for b in module.buffers()]
-    try:
-        for m, _ in flags:
-            m.training = False
-        for b, own in buffers:
-            b.data = own.clone()
-        yield
-    finally:
-        for m, flag in flags:
-            m.training = flag
-        for b, own in buffers:
-            b.data = own
+    with modules_kept(module):
+        try:
+            for m in module.modules():
+                vars(m)["training"] = False
+            for b, own in buffers:
+                b.data = own.clone()
+            yield
+        finally:
+            for b, own in buffers:
+                b.data = own
 
 
 @contextmanager
