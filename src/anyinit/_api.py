@@ -16,7 +16,7 @@ from anyinit._graph.rewrite import canonical
 from anyinit._options import Options
 from anyinit._solve import correct
 from anyinit._solve.analytic import Solver
-from anyinit._solve.apply import materialize
+from anyinit._solve.apply import materialize, rematerialize
 from anyinit._solve.build import build
 from anyinit._solve.plan import BY_REQUEST, Plan
 from anyinit._solve.propagate import Walk
@@ -155,6 +155,7 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
     walk = Walk(graph, lambda i, leaf: solver.param(i, leaf), runtime.input_arrays())
     solver = Solver(
         graph, walk, _reader(runtime), kept=kept, share=options.residual != "none", distribution=options.distribution,
+        auto=options.target == "auto", mirror=options.mirror, target=options.level,
         override=lambda name: options.override(name), factor=lambda name: options.gain(name),
     )  # fmt: skip
     solver.solve()
@@ -192,7 +193,7 @@ def _drawn(session: _Session, progress: Any) -> tuple[Plan, Mapping[str, Any]]:
         return session.plan, weights
     found = correct.run(solver, runtime, weights, chosen, exact=exact, progress=progress)
     plan = correct.record(session.plan, solver, found, corrected=bool(chosen))
-    return plan, (materialize(plan, runtime.read) if chosen else weights)
+    return plan, (rematerialize(session.plan, weights, plan, runtime.read) if chosen else weights)
 
 
 def _report(session: _Session, planned: Plan, model: Any) -> Report:

@@ -285,6 +285,8 @@ def contract_adjoint(op: Contract, inputs: Inputs, output: Signal, grad: Table) 
     wa = _windows(op, a.layout.shape, shape, "a")
     lay, table = bilinear(g, Operand(b.layout, b.cov, op.b), op.a, wa)
     to_a = conform(_sized(lay, a.layout), table, a.layout)
+    if any(b.layout.shape[op.b.index(w.tap)] != w.size for w in op.windows):
+        return to_a, None  # a kernel of which only part is drawn: its gradient is the full convolution's
     wb = _windows(op, a.layout.shape, shape, "tap")
     lay, table = bilinear(g, Operand(a.layout, a.cov, op.a), op.b, wb)
     to_b = conform(_sized(lay, b.layout), table, b.layout)

@@ -10,9 +10,10 @@ import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anyinit._core.field import WEIGHT, Nodes, Signal, correlation_for, expect, materialize, quantiles
-from anyinit._core.tables import Factor, Layout, Masks, Table, align, build, collapse, conform, gather_down, lift, simplify
+from anyinit._core.field import WEIGHT, Nodes, Signal, correlation_for, expect, materialize, measured, quantiles
+from anyinit._core.tables import Factor, Layout, Masks, Table, align, build, conform, gather_down, lift, simplify
 from anyinit._graph.ops import Concat, Expand, Op, Pad, Permute, Repeat, Reshape, Shuffle, Slice, Update
 from anyinit._rules.axis import AxisMap, mapped, padding
 from anyinit._rules.base import Inputs, Site, adjoint, forward, inherited
@@ -30,19 +31,59 @@ def moved(x: Signal, layout: Layout, op: Op, masks: np.ndarray | None = None) ->
     return out
 
 
-def reshape_layout(layout: Layout, shape: Sequence[int]) -> tuple[Layout, np.ndarray | None]:
-    """Row-major reshape of a layout; masks when groups had to be merged (sizes do not divide)."""
-    flat = [f for dim in layout.dims for f in dim]
-    dims = _regroup(flat, shape)
+def reshape_layout(layout: Layout, shape: Sequence[int]) -> tuple[Layout, Masks | None]:
+    """Row-major reshape of a layout whose sizes divide (see :func:`divisible`), and the map of its masks."""
+    dims = _regroup([f for dim in layout.dims for f in dim], shape)
     if dims is None:
-        merged = Layout(((((layout.size, 0),) if layout.size > 1 else ()),))
-        one = _regroup([(layout.size, 0)], shape)
-        assert one is not None and merged.groups <= 1
-        target, _ = build(one)
-        return target, np.arange(1 << target.groups) * ((1 << layout.groups) - 1)
+        raise ValueError(f"{layout.dims} cannot be regrouped as {tuple(shape)}")
     target, keys = build(dims)
     masks = lift(target, keys, {g: 1 << g for g in range(layout.groups)})
     return target, None if np.array_equal(masks, np.arange(1 << layout.groups)) else masks
+
+
+def divisible(layout: Layout, shape: Sequence[int]) -> Layout:
+    """The layout with just those axes merged into one group that no regrouping of factors can tell apart."""
+    flat = [f for dim in layout.dims for f in dim]
+    if _regroup(flat, shape) is not None:
+        return layout
+    ends = np.cumprod([n for n, _ in flat])
+    common = set(ends.tolist()) & set(np.cumprod([n for n in shape if n > 1]).tolist())
+    dims: list[list[Factor]] = []
+    count, segment = 1, 0
+    for dim in layout.dims:
+        factors: list[Factor] = []
+        for n, g in dim:
+            factors.append((n, (segment, g)))
+            count *= n
+            segment += count in common
+        dims.append(factors)
+    merged: list[list[Factor]] = []
+    for dim in dims:
+        merged.append([(n, k[1] if _fits(dims, k[0], shape) else ("merged", k[0])) for n, k in dim])  # type: ignore[index]
+    return build(merged)[0]
+
+
+def _fits(dims: Sequence[Sequence[Factor]], segment: int, shape: Sequence[int]) -> bool:
+    """Whether the factors of one segment can be regrouped as the dimensions that cover it."""
+    flat = [(n, k[0]) for dim in dims for n, k in dim]  # type: ignore[index]
+    before = math.prod(n for n, s in flat if s < segment)
+    inside = [(n, 0) for n, s in flat if s == segment]
+    ends = np.cumprod([n for n in shape if n > 1])
+    size = math.prod(n for n, _ in inside)
+    covering = [int(n) for n, e in zip([n for n in shape if n > 1], ends, strict=True) if before < e <= before * size]
+    return _regroup(inside, covering) is not None
+
+
+def relaid(x: Signal, layout: Layout) -> Signal:
+    """The signal over a coarser layout of the same shape: pairs averaged."""
+    if layout.dims == x.layout.dims or not x.keys:
+        return x.but(layout=layout)
+    corr = tuple(conform(x.layout, r, layout) for r in x.corr)
+    if len(corr) == 1:
+        corr = (correlation_for(x.nodes, conform(x.layout, x.cov, layout)),)
+    for r in corr:
+        r[0] = 1.0
+    return x.but(layout=layout, corr=corr, equal=None)
 
 
 def _regroup(flat: list[tuple[int, int]], shape: Sequence[int]) -> list[list[Factor]] | None:
@@ -69,8 +110,9 @@ def _regroup(flat: list[tuple[int, int]], shape: Sequence[int]) -> list[list[Fac
 def reshape(op: Reshape, inputs: Inputs, site: Site) -> Signal:
     """Factors are regrouped; where sizes do not divide, the axes involved become one group."""
     x = inputs[0]
-    layout, masks = reshape_layout(x.layout, site.shape)
-    out = moved(x, layout, Reshape(site.shape), masks)
+    whole = divisible(x.layout, site.shape)
+    layout, masks = reshape_layout(whole, site.shape)
+    out = moved(relaid(x, whole) if whole is not x.layout else x, layout, Reshape(site.shape), masks)
     data = None if x.data is None else x.data.reshape(site.shape)
     kept = x.kept.reshape(site.shape) if x.kept is not None and x.kept.size == x.layout.size else None
     return out.but(data=data, kept=kept)
@@ -79,8 +121,15 @@ def reshape(op: Reshape, inputs: Inputs, site: Site) -> Signal:
 @adjoint(Reshape)
 def reshape_adjoint(op: Reshape, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
     """The same numbers in the input's shape."""
-    layout, masks = reshape_layout(output.layout, inputs[0].layout.shape)
-    return (conform(layout, grad if masks is None else grad[masks], inputs[0].layout),)
+    return (reshaped(output.layout, grad, inputs[0].layout.shape, inputs[0].layout),)
+
+
+def reshaped(layout: Layout, table: Table, shape: Sequence[int], target: Layout) -> Table:
+    """A table carried through a reshape, over a given layout of the new shape."""
+    whole = divisible(layout, shape)
+    table = conform(layout, table, whole)
+    fresh, masks = reshape_layout(whole, shape)
+    return conform(fresh, table if masks is None else table[masks], target)
 
 
 @forward(Permute)
@@ -141,83 +190,100 @@ def repeat_adjoint(op: Repeat, inputs: Inputs, output: Signal, grad: Table) -> t
     x = inputs[0]
     shape = list(output.layout.shape)
     at = [op.times, shape[op.dim] // op.times] if op.tile else [shape[op.dim] // op.times, op.times]
-    layout, masks = reshape_layout(output.layout, [*shape[: op.dim], *at, *shape[op.dim + 1 :]])
-    table = grad if masks is None else grad[masks]
-    keep = [*x.layout.dims[: op.dim]]
-    pos = op.dim if op.tile else op.dim + 1
-    one = Layout((*keep, *((((), x.layout.dims[op.dim])) if op.tile else (x.layout.dims[op.dim], ())), *x.layout.dims[op.dim + 1 :]))
-    assert len(one.dims) == len(layout.dims) and pos >= 0
-    return (gather_down(layout, table, one),)
+    apart = [*shape[: op.dim], *at, *shape[op.dim + 1 :]]
+    whole = divisible(output.layout, apart)
+    layout, masks = reshape_layout(whole, apart)
+    table = conform(output.layout, grad, whole)
+    own = ((), x.layout.dims[op.dim]) if op.tile else (x.layout.dims[op.dim], ())
+    one = Layout((*x.layout.dims[: op.dim], *own, *x.layout.dims[op.dim + 1 :]))
+    return (gather_down(layout, table if masks is None else table[masks], one),)
 
 
-def cut(layout: Layout, dim: int, start: int, stop: int, step: int) -> tuple[Layout, np.ndarray | None]:
-    """Layout after slicing; a dimension of several factors keeps them when the cut is aligned."""
-    factors = layout.dims[dim]
+def kept_factors(factors: Sequence[tuple[int, int]], start: int, stop: int, step: int) -> list[int] | None:
+    """How many indices of each factor ``start:stop:step`` keeps; None where they are no product of factors."""
     size = -(-(stop - start) // step)
-    kept: list[tuple[int, int]] | None = None
     if len(factors) <= 1:
-        kept = [(size, factors[0][1])] if factors and size > 1 else []
-    else:
-        inner = math.prod(n for n, _ in factors[1:])
-        if step == 1 and start % inner == 0 and size % inner == 0:
-            outer = size // inner
-            kept = ([(outer, factors[0][1])] if outer > 1 else []) + list(factors[1:])
-        elif step == 1 and start // inner == (stop - 1) // inner:
-            sub, masks = cut(Layout((*layout.dims[:dim], factors[1:], *layout.dims[dim + 1 :])), dim, start % inner, (stop - 1) % inner + 1, 1)
-            if masks is None:
-                kept = list(sub.dims[dim])
-    dims = [list(d) for d in layout.dims]
+        return [size] * len(factors)
+    inner = math.prod(n for n, _ in factors[1:])
+    if start // inner == (stop - 1) // inner:
+        rest = kept_factors(factors[1:], start % inner, (stop - 1) % inner + 1, step)
+        return None if rest is None else [1, *rest]
+    if step == 1 and start % inner == 0 and size % inner == 0:
+        return [size // inner, *(n for n, _ in factors[1:])]
+    return [size, *(1 for _ in factors[1:])] if step % inner == 0 else None
+
+
+def cut(layout: Layout, table: Table, dim: int, start: int, stop: int, step: int) -> tuple[Layout, Table]:
+    """Layout and table after slicing; a dimension of several factors keeps them where the cut is a product."""
+    factors = layout.dims[dim]
+    kept = kept_factors(factors, start, stop, step)
+    dims: list[list[Factor]] = [list(d) for d in layout.dims]
     if kept is not None:
-        dims[dim] = kept
+        dims[dim] = [(m, g) for m, (_, g) in zip(kept, factors, strict=True)]
         fresh, keys = build(dims)
-        return fresh, lift(fresh, keys, {g: 1 << g for g in range(layout.groups)})
-    dims[dim] = [(size, "cut")]  # type: ignore[list-item]
+        return fresh, table[lift(fresh, keys, {g: 1 << g for g in range(layout.groups)})]
+    index = np.arange(start, stop, step)
+    dims[dim] = [(index.size, "cut")]
     fresh, keys = build(dims)
-    bits = 0
-    for _, g in factors:
-        bits |= 1 << g
-    return fresh, lift(fresh, keys, {**{g: 1 << g for g in range(layout.groups)}, "cut": bits})
+    rest = lift(fresh, keys, {g: 1 << g for g in range(layout.groups)})
+    if "cut" not in keys:
+        return fresh, table[rest]
+    crossed = (np.arange(rest.size) & (1 << keys.index("cut"))) != 0
+    pairs = sum(p * table[rest | m] for m, p in _pair_masks(factors, index).items())
+    return fresh, np.where(crossed, pairs, table[rest])
+
+
+def _pair_masks(factors: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> dict[int, float]:
+    """Share of pairs of different indices by the groups of the factors in which they differ."""
+    if index.size > 512:
+        index = index[:: -(-index.size // 512)]
+    mask = np.zeros((index.size, index.size), dtype=np.int64)
+    at = index
+    for n, g in reversed(factors):
+        here, at = at % n, at // n
+        mask |= np.where(here[:, None] != here[None], 1 << g, 0)
+    values, counts = np.unique(mask[~np.eye(index.size, dtype=bool)], return_counts=True)
+    return {int(v): float(c) / counts.sum() for v, c in zip(values, counts, strict=True)}
 
 
 @forward(Slice)
 def slice_(op: Slice, inputs: Inputs, site: Site) -> Signal:
     """Part of a dimension: entries are exchangeable along it, so nothing else changes."""
     x = inputs[0]
-    layout, masks = cut(x.layout, op.dim, op.start, op.stop, op.step)
     index = (slice(None),) * op.dim + (slice(op.start, op.stop, op.step),)
     data = None if x.data is None else x.data[index]
     if data is not None and x.keys and data.size:
-        from anyinit._core.field import measured
-
         return measured(data, (x.keys[0], op)).but(noise=x.noise)
-    return moved(x, layout, op, masks).but(data=data)
+    tables = [cut(x.layout, t, op.dim, op.start, op.stop, op.step) for t in x.corr or (np.ones(1 << x.layout.groups),)]
+    return moved(x.but(corr=tuple(t for _, t in tables[: len(x.corr)])), tables[0][0], op).but(data=data)
+
+
+@adjoint(Slice)
+def slice_adjoint(op: Slice, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
+    """Zeros outside the cut: of each factor that the cut shortens, or of the whole dimension."""
+    x = inputs[0]
+    factors = x.layout.dims[op.dim]
+    kept = kept_factors(factors, op.start, op.stop, op.step)
+    if kept is None or len(factors) < 2:
+        return (spread_back(output, grad, x, op.dim),)
+    split = [*output.layout.shape[: op.dim], *kept, *output.layout.shape[op.dim + 1 :]]
+    table = reshaped(output.layout, grad, split, layout := divisible(*_split(output.layout, split)))
+    for i, (m, (size, _)) in enumerate(zip(kept, factors, strict=True)):
+        if m < size:
+            layout, table = mapped(layout, table, op.dim + i, padding(0, size - m, "constant", m))
+    return (reshaped(layout, table, x.layout.shape, x.layout),)
+
+
+def _split(layout: Layout, shape: Sequence[int]) -> tuple[Layout, Sequence[int]]:
+    return reshape_layout(divisible(layout, shape), shape)[0], shape
 
 
 def spread_back(output: Signal, grad: Table, x: Signal, dim: int) -> Table:
     """Adjoint of keeping ``m`` of the ``n`` entries along ``dim``: the rest gets no gradient. Two entries at
     one place of ``dim`` are both kept with probability ``m/n``, at two places ``m(m-1)/(n(n-1))``."""
     m, n = output.layout.shape[dim], x.layout.shape[dim]
-    fine, (a, b) = _loose(output.layout, x.layout)
-    table = collapse(fine, grad[a], b, x.layout.groups)
-    bits = sum({1 << g for _, g in x.layout.dims[dim]})
-    apart = (np.arange(table.size) & bits) != 0
-    return table * np.where(apart, m * (m - 1) / max(n * (n - 1), 1), m / n)
-
-
-def _loose(small: Layout, big: Layout) -> tuple[Layout, list[np.ndarray]]:
-    """Align two layouts of equal rank whose sizes differ in some dimensions (one factor there)."""
-    dims = tuple(d if math.prod(n for n, _ in d) == math.prod(n for n, _ in e) else (((math.prod(n for n, _ in e)), d[-1][1] if d else 10**6),) for d, e in zip(small.dims, big.dims, strict=True))
-    grown, keys = build(dims)
-    fine, (a, b) = align([grown, big], big.shape)
-    to_small = lift(grown, keys, {g: 1 << g for g in range(small.groups)})
-    return fine, [to_small[a], b]
-
-
-@adjoint(Slice)
-def slice_adjoint(op: Slice, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
-    """Zeros outside the cut: levels shrink by the share that is inside."""
-    x = inputs[0]
-    return (spread_back(output, grad, x, op.dim),)
+    layout, table = mapped(output.layout, grad, dim, padding(0, n - m, "constant", m))
+    return conform(layout, table, x.layout)
 
 
 def mixed(
@@ -306,12 +372,14 @@ def concat(op: Concat, inputs: Inputs, site: Site) -> Signal:
 def concat_adjoint(op: Concat, inputs: Inputs, output: Signal, grad: Table) -> tuple[Table | None, ...]:
     """Each part takes its stretch of the gradient."""
     out: list[Table | None] = []
+    start = 0
     for x in inputs:
         if not x.layout.size:
             out.append(None)
             continue
-        small, masks = cut(output.layout, op.dim, 0, x.layout.shape[op.dim], 1)
-        out.append(conform(small, grad if masks is None else grad[masks], x.layout))
+        stop = start + x.layout.shape[op.dim]
+        out.append(conform(*cut(output.layout, grad, op.dim, start, stop, 1), x.layout))
+        start = stop
     return tuple(out)
 
 
@@ -331,13 +399,13 @@ def update_adjoint(op: Update, inputs: Inputs, output: Signal, grad: Table) -> t
     """The base gets none where it was replaced, the new part what falls on it."""
     base, new = inputs
     share = -(-(op.stop - op.start) // op.step) / output.layout.shape[op.dim]
-    small, masks = cut(output.layout, op.dim, op.start, op.stop, op.step)
+    small, table = cut(output.layout, grad, op.dim, op.start, op.stop, op.step)
     n = output.layout.shape[op.dim]
     to_base = conform(output.layout, grad, base.layout)
     bits = sum({1 << g for _, g in base.layout.dims[op.dim]})
     apart = (np.arange(to_base.size) & bits) != 0
     to_base = to_base * np.where(apart, (1 - share) * (n * (1 - share) - 1) / max(n - 1, 1), 1 - share)
-    return to_base, gather_down(small, grad if masks is None else grad[masks], new.layout)
+    return to_base, gather_down(small, table, new.layout)
 
 
 @forward(Pad)

@@ -18,7 +18,9 @@ from anyinit._rules.pointwise import as_source
 from anyinit._solve.propagate import Walk, iid
 from anyinit._solve.regions import Region, region
 from anyinit._solve.roles import MOVES, Use, Uses
+from anyinit._solve.policy import LEVEL, Policy, Style, centred, mirrored_signal
 from anyinit._solve.streams import Streams, plain_depth
+from anyinit._solve.levels import Levels
 
 POSITION_BESIDE_TOKENS = 0.3
 KEPT_ROLES = {"slope", "shape", "state", "index"}
@@ -35,6 +37,7 @@ class Decision:
     node: int | None = None
     region: Region | None = None
     target: float | None = None
+    style: Style = Style()
     fan: int = 0
     why: str = ""
     flags: tuple[str, ...] = ()
@@ -56,9 +59,10 @@ class Solver:
     override: Callable[[str], dict[str, Any]] = lambda _: {}
     factor: Callable[[str], float] = lambda _: 1.0
     share: bool = True
+    auto: bool = True
+    mirror: bool = True
     distribution: str = "auto"
     decisions: dict[int, Decision] = field(default_factory=dict[int, Decision])
-    starts: dict[int, float] = field(default_factory=dict[int, float])
     head_levels: dict[int, float] = field(default_factory=dict[int, float])
 
     def __post_init__(self) -> None:
@@ -66,6 +70,8 @@ class Solver:
         self.uses.collect()
         self.streams = Streams(self.uses)
         self.depth = plain_depth(self.uses)
+        self.levels = Levels(self.graph, self.walk, self.uses, self.streams, self.target, self.share, heads=self.auto)
+        self.policy = Policy(self.graph, self.uses, self.walk, self.depth, frozenset(self.kept), self.mirror)
 
     # ------------------------------------------------------------------ parameters before any use
     def param(self, i: int, leaf: Leaf) -> Signal:
@@ -148,9 +154,10 @@ class Solver:
         """Decide everything; a tied table whose head input is off the assumed level is walked again."""
         for _ in range(3):
             self.decisions.clear()
-            self.starts.clear()
+            self.levels.starts.clear()
             self.walk.signals.clear()
             self.walk.variance.clear()
+            self.policy.styles.clear()
             self.walk.leaves()
             for node in self.graph.nodes:
                 if node.output not in self.uses.live:
@@ -180,7 +187,7 @@ class Solver:
             self._position(node)
             residual = self.streams.residuals.get(self.uses.producer[node.output])
             if residual is not None:
-                self.starts.setdefault(self.streams.stream[residual.node], self.walk.signals[residual.skip].m2)
+                self.levels.starts.setdefault(self.streams.stream[residual.node], self.walk.signals[residual.skip].m2)
         else:
             self._token(node)
 
@@ -212,8 +219,11 @@ class Solver:
         for slot in (0, 1):
             leaf = self.uses.origin.get(node.inputs[slot], (None, (), False))[0]
             z = self.walk.signals[node.output]
-            if leaf in self.decisions and self.drawn(self.decisions[leaf]) == "orthogonal" and z.keys:
-                rigid = min(1.0, self.fan_out(node, slot) / max(self.decisions[leaf].fan, 1))
+            if leaf in self.decisions and self.drawn(self.decisions[leaf]).endswith("orthogonal") and z.keys:
+                style = self.decisions[leaf].style
+                ratio = self.fan_out(node, slot) / max(self.decisions[leaf].fan, 1)
+                ratio *= {"rows": 0.5, "cols": 2.0}.get(style.mirrored, 1.0)
+                rigid = min(1.0, ratio * math.prod(w.size for w in node.op.windows) if style.centre else ratio)  # type: ignore[attr-defined]
                 self.walk.signals[node.output] = as_source(z.but(rigid=(rigid,)), node.output)
 
     def drawn(self, decision: Decision) -> str:
@@ -229,6 +239,8 @@ class Solver:
         node = self.graph.nodes[decision.node]
         small = min(decision.fan, self.fan_out(node, decision.use.slot)) <= 2048
         plain = self.depth[node.output] >= 4 or decision.role in {"shared weight", "recurrent"}
+        if decision.style.centre:
+            return "delta_orthogonal"
         return "orthogonal" if plain and small else "normal"
 
     def fan_out(self, node: Node, slot: int) -> int:
@@ -249,20 +261,73 @@ class Solver:
             role = "tied table"
         elif sum(r == "weight" for r in roles) > 1:
             role = "shared weight"
-        z = self.walk.signals[node.output]
         place = region(self.uses, node.output)
         if role == "tied table":
-            self._decide(leaf, role, self._tied(use), use, node=at, region=place, target=1.0, fan=fan, why="tied table: the output layer decides, logits at unit second moment")
+            why = "tied table: the output layer decides, logits at unit second moment"
+            self._decide(leaf, role, self._tied(use), use, node=at, region=place, target=1.0, fan=fan, why=why)
             return
+        style = self.policy.style(leaf, node, place, node.inputs[1 - slot]) if self.auto and role == "weight" else Style()
+        z = self._dressed(leaf, 1.0, node, use, style)
         if role == "shared weight" and not place.curved and self._recurrent(leaf):
             role = "recurrent"
             std, target, why, flags = 1 / math.sqrt(fan), None, "recurrent: unit gain on the state", ()
         else:
-            std, target, why, flags = self._scale(z, node, place, fan)
+            std, target, why, flags = self._styled(z, node, place, fan, style)
         std, why = self._overridden(leaf, std, why)
         if leaf not in self.decisions:
-            self._decide(leaf, role, std, use, node=at, region=place, target=target, fan=fan, why=why, flags=flags)
+            self._decide(leaf, role, std, use, node=at, region=place, target=target, fan=fan, why=why, flags=flags, style=style)
+        self._dressed(leaf, std, node, use, style)
+
+    def _styled(self, z: Signal, node: Node, place: Region, fan: int, style: Style) -> tuple[float, float | None, str, tuple[str, ...]]:
+        """Scale as the policy asks, biases included."""
+        if style.std is not None:
+            self._bias(place, style.phase / math.sqrt(3), style)
+            return style.std, None, style.why, ()
+        if style.level is not None:
+            q = style.level or self.levels.level_before(z, node, place, LEVEL)
+            std, why, flags = math.sqrt(q / z.m2), style.why, ()
+            target: float | None = self.levels.replay(z.but(nodes=z.nodes * std), node.output, place).m2
+        else:
+            std, target, why, flags = self.levels.scale(z, node, place, fan)
+            q = z.m2 * std * std
+            why = f"{why}; {style.why}" if style.why else why
+        if style.bias > 0:
+            self._bias(place, math.sqrt(q * style.bias), style)
+            std *= math.sqrt(1 - style.bias)
+        return std, target, why, flags
+
+    def _bias(self, place: Region, std: float, style: Style) -> None:
+        """Give the layer's bias a spread; its entries are independent, so they part the sign pairs of its rows."""
+        leaf = self.policy.bias_leaf(place)
+        if leaf is None or leaf not in self.decisions:
+            return
+        d = self.decisions[leaf]
+        d.std, d.style, d.why = std, style, f"standard deviation {std:.3g}: {style.why}"
+        shape = self.graph.values[leaf].shape
+        self.walk.signals[leaf] = as_source(iid(shape, std, leaf), leaf)
+        for other in self.uses.made_of.get(leaf, ()):
+            self.walk.step(other)
+
+    def _dressed(self, leaf: int, std: float, node: Node, use: Use, style: Style) -> Signal:
+        """Set a weight's scale and form; returns the contraction's signal."""
+        if style.centre:
+            assert isinstance(node.op, Contract)
+            self.walk.ops[node.output] = centred(node.op)
+        if style.mirrored in {"cols", "both"}:
+            self.walk.paired.add(node.output)
         self._set(leaf, std, node)
+        if style.mirrored:
+            op = node.op
+            assert isinstance(op, Contract)
+            mine, other = (op.b, op.a) if use.slot else (op.a, op.b)
+            out = next(i for i, lab in enumerate(mine) if lab in op.out and lab not in other)
+            into = next(mine.index(lab) for lab in other if lab in mine and lab not in op.out)
+            rows, cols = style.mirrored in {"rows", "both"}, style.mirrored in {"cols", "both"}
+            shape = self.graph.values[use.value].shape
+            signal = mirrored_signal(shape, out if rows else None, into if cols else None, std, leaf)
+            self.walk.signals[use.value] = as_source(signal, use.value)
+            self.walk.step(node)
+        return self.walk.signals[node.output]
 
     def _recurrent(self, leaf: int) -> bool:
         """Whether the weight is applied to something made of its own output and the result is added to
@@ -293,137 +358,6 @@ class Solver:
         if fixed is not None:
             return float(fixed), f"standard deviation {fixed:g} given by the caller"
         return std * factor, f"{why}, times the caller's gain {factor:g}" if factor != 1.0 else why
-
-    def _scale(self, z: Signal, node: Node, place: Region, fan: int) -> tuple[float, float | None, str, tuple[str, ...]]:
-        """Standard deviation for a weight now of unit entries, given what follows it."""
-        if z.m2 <= 1e-280:
-            return 1 / math.sqrt(fan), None, "input is zero at this use: unit gain", ("zero input",)
-        if not place.curved:
-            target, why = self._straight_target(place)
-            level = self._replay(z, node.output, place).m2 or z.m2
-            return math.sqrt(target / level), target, why, ()
-        target, why = self._curved_target(place)
-        return self._reach(z, node, place, target, why)
-
-    def _straight_target(self, place: Region) -> tuple[float, str]:
-        share = self._branch_share(place.end)
-        if share is not None:
-            return share
-        after = None if place.next is None else self.graph.nodes[place.next].op
-        if isinstance(after, Softmax):
-            return 1.0, "logits at unit second moment"
-        return 1.0, "unit second moment at its own output"
-
-    def _curved_target(self, place: Region) -> tuple[float, str]:
-        share = self._branch_share(place.end)
-        if share is not None:
-            return share
-        return self.target, f"second moment {self.target:g} after {' '.join(place.words)}"
-
-    def _branch_share(self, value: int) -> tuple[float, str] | None:
-        """Share of a residual branch: the stream's first level divided by the number of branches."""
-        if not self.share:
-            return None
-        split = 1.0
-        for _ in range(12):
-            residual = self.streams.by_branch.get(value)
-            if residual is not None:
-                stream = self.streams.stream[residual.node]
-                count = self.streams.sizes[stream]
-                level = self.starts.setdefault(stream, self.walk.signals[residual.skip].m2)
-                if level <= 0:
-                    return None
-                text = f"residual branch: 1/{count} of the stream's second moment {level:.3g}"
-                return level / count / split, text
-            readers = self.uses.consumers.get(value, ())
-            if len(readers) != 1:
-                return None
-            node = self.graph.nodes[readers[0]]
-            passed = self._passing(node)
-            if passed is None:
-                return None
-            split *= passed
-            value = node.output
-        return None
-
-    def _passing(self, node: Node) -> float | None:
-        """Growth of the level through one operation between a branch's last weight and its sum; a sum of
-        parallel branches counts as each having its part. None where the branch ends."""
-        if isinstance(node.op, Dropout):
-            return 1 / (1 - node.op.p) if node.op.p < 1 else None
-        live = [i for i in node.inputs if i in self.uses.live]
-        if isinstance(node.op, MOVES) and len(live) == 1:
-            return 1.0
-        if not isinstance(node.op, Pointwise) or node.op.fn not in {"add", "sub", "mul", "div"}:
-            return None
-        if len(live) == 2 and node.op.fn in {"add", "sub"}:
-            return 2.0
-        if len(live) != 1:
-            return None
-        if node.op.fn in {"add", "sub"}:
-            return 1.0
-        scalars = [a for a in node.op.args if a is not None]
-        other = [self.walk.signals[i].m2 for i in node.inputs if i not in self.uses.live]
-        factor = scalars[0] ** 2 if scalars else (other[0] if other else 1.0)
-        factor = factor if node.op.fn == "mul" else 1 / max(factor, 1e-300)
-        return factor if factor > 0 else None
-
-    def _replay(self, z: Signal, at: int, place: Region) -> Signal:
-        """The region's end for another level of its start."""
-        signals = self.walk.signals
-        saved = {at: signals[at]}
-        signals[at] = as_source(z, at)
-        for position in place.nodes:
-            node = self.graph.nodes[position]
-            if node.output in signals:
-                saved[node.output] = signals[node.output]
-            self.walk.step(node)
-        out = signals[place.end]
-        for position in place.nodes:
-            signals.pop(self.graph.nodes[position].output, None)
-        signals.update(saved)
-        return out
-
-    def _reach(self, z: Signal, node: Node, place: Region, target: float, why: str) -> tuple[float, float | None, str, tuple[str, ...]]:
-        """Solve ``E a^2 = target`` for the scale: secant steps on logarithms, kept inside a bracket."""
-        unit = 1 / math.sqrt(z.m2)
-
-        def level(log_s: float) -> float:
-            m2 = self._replay(_scaled(z, unit * math.exp(log_s)), node.output, place).m2
-            return math.log(max(m2, 1e-300) / target)
-
-        x, y = 0.0, level(0.0)
-        low, high = (-math.inf, x) if y > 0 else (x, math.inf)
-        slope = 2.0
-        for _ in range(40):
-            if abs(y) < 1e-9:
-                break
-            step = -y / slope if slope > 0.05 else -math.copysign(1.0, y)
-            new = x + max(min(step, 1.5), -1.5)
-            if not low < new < high:
-                new = 0.5 * (max(low, -12.0) + min(high, 12.0))
-            if abs(new) > 6 or high - low < 1e-13:
-                return self._before(z, node, place, unit), None, f"{why} cannot be reached: unit variance before it", ("unreachable",)
-            got = level(new)
-            slope = (got - y) / (new - x) if new != x else slope
-            x, y = new, got
-            low, high = (low, x) if y > 0 else (x, high)
-        if abs(y) > 1e-3:
-            return self._before(z, node, place, unit), None, f"{why} cannot be reached: unit variance before it", ("unreachable",)
-        return unit * math.exp(x), target, why, ()
-
-    def _before(self, z: Signal, node: Node, place: Region, unit: float) -> float:
-        """Scale that gives the argument of the first nonlinear function unit second moment."""
-        for position in place.nodes:
-            after = self.graph.nodes[position]
-            if isinstance(after.op, Pointwise) and after.op.fn in place.words:
-                start = [i for i in after.inputs if i in self.uses.live]
-                inside = tuple(p for p in place.nodes if p < position)
-                if not inside or not start or start[0] == node.output:
-                    return unit
-                level = self._replay(_scaled(z, unit), node.output, replace(place, end=start[0], nodes=inside)).m2
-                return unit / math.sqrt(level) if level > 0 else unit
-        return unit
 
     # ------------------------------------------------------------------ tables beside data
     def _position(self, node: Node) -> None:
@@ -457,10 +391,6 @@ class Solver:
                 d.why = "token at the level of what it stands beside"
                 d.node = self.uses.producer[node.output]
                 self._set(d.leaf, d.std, node)
-
-
-def _scaled(z: Signal, s: float) -> Signal:
-    return z.but(nodes=z.nodes * s)
 
 
 __all__ = ["Decision", "Solver", "terms"]

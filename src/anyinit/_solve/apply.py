@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anyinit._core.layout import assign, canonical_shape, is_plain
+from anyinit._core.layout import assign, canonical_shape, is_plain, viewed_shape
 from anyinit._core.sampling import draw
 from anyinit._solve.plan import Draw, Part, Plan, Weight
 from anyinit.errors import PlanError
@@ -96,8 +96,20 @@ def part_values(seed: int, shape: tuple[int, ...], part: Part, dtype: str) -> Ar
     """One part of a parameter of ``shape`` in canonical form ``(groups, n_out, n_in)``."""
     how = part.draw
     size = canonical_shape(shape, how.view, how.groups, how.outs, how.ins)
+    if how.distribution == "delta_orthogonal":
+        return rescaled(_centre_tap(seed, shape, how, dtype, size), how.factor)
     values = draw(seed, how.key, "", size, how.distribution, how.std, dtype, how.mirrored, how.value)
     return rescaled(values, how.factor)
+
+
+def _centre_tap(seed: int, shape: tuple[int, ...], how: Draw, dtype: str, size: tuple[int, int, int]) -> Array:
+    """An orthogonal matrix over the channels at the centre tap, zeros elsewhere (Xiao et al. 2018, alg. 1)."""
+    sizes = [viewed_shape(shape, how.view)[d] for d in how.ins]
+    channels, taps = sizes[0], tuple(sizes[1:])
+    one = draw(seed, how.key, "", (size[0], size[1], channels), "orthogonal", how.std, dtype, how.mirrored, how.value)
+    out = np.zeros((size[0], size[1], channels, *taps), dtype=one.dtype)
+    out[(..., *(n // 2 for n in taps))] = one
+    return out.reshape(size)
 
 
 def rescaled(values: Array, factor: float) -> Array:

@@ -37,7 +37,11 @@ def gradients(graph: Graph, walk: Walk) -> dict[int, Table]:
                 _add(grads, source, table)
             continue
         xs = tuple(signals[i] for i in node.inputs)
-        for i, table in zip(node.inputs, ADJOINT[type(node.op)](node.op, xs, y, grad), strict=True):
+        tables = ADJOINT[type(node.op)](node.op, xs, y, grad)
+        drawn = walk.ops.get(node.output)
+        if drawn is not None:  # the signal passes through what is drawn, the weight's gradient is whole
+            tables = (ADJOINT[type(drawn)](drawn, xs, y, grad)[0], *tables[1:])
+        for i, table in zip(node.inputs, tables, strict=True):
             if table is not None:
                 _add(grads, i, table)
     return grads

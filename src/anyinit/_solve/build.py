@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from anyinit._core.field import Signal, expect
 from anyinit._core.tables import Table
 from anyinit._graph.graph import Leaf
@@ -61,7 +63,8 @@ def _canonical(solver: Solver) -> list[int]:
                 for leaf in solver.uses.roots(i):
                     if leaf in solver.decisions and solver.decisions[leaf].role in DRAWN:
                         seen.setdefault(leaf)
-    return list(seen)
+    biases = [leaf for leaf, d in solver.decisions.items() if d.role == "bias" and d.std > 0]
+    return [*seen, *biases]
 
 
 def _part(solver: Solver, i: int, leaf: Leaf, grads: Mapping[int, Table], key: int, kept: Mapping[str, str]) -> tuple[Part, str]:
@@ -71,6 +74,8 @@ def _part(solver: Solver, i: int, leaf: Leaf, grads: Mapping[int, Table], key: i
         reason = kept.get(leaf.name) or _reason(solver, i)
         role = "kept" if i in solver.uses.uses or leaf.name in kept else "unused"
         return Part(role=role, draw=Draw(distribution="keep"), predicted_grad=grad, why=reason), reason
+    if decision.role == "bias" and decision.std > 0:
+        return _bias(solver, decision, grad, key), ""
     if decision.role not in DRAWN:
         value = 1.0 if decision.role == "gain" else 0.0
         draw = Draw(outs=tuple(range(len(solver.graph.values[i].shape))), distribution="constant", value=value)
@@ -78,6 +83,13 @@ def _part(solver: Solver, i: int, leaf: Leaf, grads: Mapping[int, Table], key: i
     if decision.region is None:
         return _table(solver, decision, grad, key), ""
     return _weight(solver, decision, grad, key), ""
+
+
+def _bias(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
+    shape = solver.graph.values[d.leaf].shape
+    distribution = "uniform" if d.style.phase else "normal"
+    draw = Draw(outs=tuple(range(len(shape))), distribution=distribution, std=d.std, key=key)
+    return Part(role="bias", draw=draw, predicted_grad=grad, why=d.why)
 
 
 def _reason(solver: Solver, i: int) -> str:
@@ -102,7 +114,7 @@ def _weight(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     node = solver.graph.nodes[d.node]
     walk = solver.walk
     start, end, output = (walk.signals[v] for v in (node.output, d.region.end, d.region.output))
-    chi, chi_1 = slopes(start, node.output, end)
+    chi, chi_1 = slopes(start, node.output, end, paired=d.style.mirrored in {"rows", "both"})
     view, groups, outs, ins = canonical_layout(solver, d)
     distribution = solver.drawn(d)
     flags = d.flags
@@ -112,20 +124,27 @@ def _weight(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     return Part(
         role=d.role, activation=" ".join(d.region.words), path=" -> ".join(solver.uses.feeds(d.region.output)),
         fan=d.fan, fan_out=fan_out,
-        draw=Draw(view, groups, outs, ins, distribution, d.std, 0.0, key),
+        draw=Draw(view, groups, outs, ins, distribution, d.std, 0.0, key, mirrored=d.style.mirrored),
         target=d.target, predicted=end.m2, band=walk.band(end), predicted_output=output.m2,
         output_band=walk.band(output), predicted_grad=grad, chi=chi, chi_1=chi_1, why=d.why, flags=flags,
     )  # fmt: skip
 
 
-def slopes(start: Signal, at: int, end: Signal) -> tuple[float | None, float | None]:
-    """``chi = d log E f^2 / d log q`` and ``chi_1 = q E f'^2 / E f^2`` of the region after a weight."""
+def slopes(start: Signal, at: int, end: Signal, *, paired: bool = False) -> tuple[float | None, float | None]:
+    """``chi = d log E f^2 / d log q`` and ``chi_1 = q E f'^2 / E f^2`` of the region after a weight; where the
+    next weight reads sign pairs as differences, of the odd part."""
     source = end.sources.get(at)
     if source is None or end.m2 <= 0 or start.m2 <= 0:
         return None, None
-    chi = expect(end.nodes * source.deriv * source.nodes) / end.m2
-    chi_1 = expect(source.deriv * source.deriv + 0 * end.nodes) * start.m2 / end.m2
-    return float(chi), float(chi_1)
+    nodes, deriv = end.nodes, source.deriv
+    if paired and nodes.ndim == 1 and deriv.ndim == 1:
+        nodes, deriv = 0.5 * (nodes - nodes[::-1]), 0.5 * (deriv + deriv[::-1])
+    level = expect(np.asarray(nodes * nodes))
+    if level <= 0:
+        return None, None
+    chi = expect(np.asarray(nodes * deriv * source.nodes)) / level
+    square = np.broadcast_to(deriv * deriv, nodes.shape)
+    return float(chi), float(expect(np.asarray(square)) * start.m2 / level)
 
 
 def canonical_layout(solver: Solver, d: Decision) -> tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -22,6 +22,7 @@ from anyinit._solve.plan import Part, Plan, Weight
 
 Array = NDArray[np.generic]
 NOISE = 0.03  # variance of the log level that a layer may inherit before the draw is corrected
+SPREAD = 0.003  # variance of the log level of one draw above which a plain chain is corrected
 GROWTH = 2.0  # product of chi along an un-normalized path above which it is corrected
 EXTREME = 1e6  # a measured level this far from the planned one says that the batch carries no signal
 
@@ -45,7 +46,8 @@ def needed(solver: Solver, plan: Plan) -> set[int]:
         assert d.region is not None and d.node is not None
         signal = solver.walk.signals[d.region.output]
         inherited = sum(v * v * solver.walk.variance.get(k, 0.0) for k, v in signal.noise.items())
-        if inherited > NOISE or (growing and solver.depth[solver.graph.nodes[d.node].output] >= 3):
+        plain = solver.depth[solver.graph.nodes[d.node].output] >= 4
+        if inherited > NOISE or (plain and solver.walk.spread(signal) > SPREAD) or (growing and solver.depth[solver.graph.nodes[d.node].output] >= 3):
             found.add(d.leaf)
     if not found:
         return set()
@@ -158,8 +160,10 @@ def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measu
     if not math.isfinite(have) or have <= 0 or not 1 / EXTREME < have / max(want, 1e-300) < EXTREME:
         found.warnings.append(f"{name}: measured level {have:.3g} where {want:.3g} was planned; the batch carries no usable signal here, weight left as drawn")
         return 1.0
-    if d.region.curved:
-        goal = d.target if exact and d.target is not None else signals[d.region.end].m2
+    if d.style.std is not None:
+        return 1.0  # set by the input's coordinates, not by a level
+    if d.region.curved and d.target is not None:
+        goal = d.target if exact else signals[d.region.end].m2
         s = _through_region(solver, d, array, goal, math.sqrt(want / have))
         if s is not None:
             return s

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from anyinit._core.field import Signal, constant, gaussian, measured
+from anyinit._core.field import Signal, constant, expect, gaussian, measured
 from anyinit._core.tables import separate, single
 from anyinit._graph.graph import BOOL, FLOAT, INT, Graph, Leaf, Node
-from anyinit._graph.ops import Contract, Opaque, Pointwise
+from anyinit._graph.ops import Contract, Op, Opaque, Pointwise
 from anyinit._rules import FORWARD
 from anyinit._rules.base import Site
 from anyinit._rules.pointwise import as_source
@@ -26,7 +26,8 @@ class Walk:
     """State of one forward walk.
 
     signals: by value id. variance: relative variance of the level contributed by each noise source.
-    param: gives the signal of a parameter leaf. opaque: measures an unknown operation locally.
+    ops: operations that a draw changes (a kernel with one tap), by output. paired: contractions whose
+    weight sees its input's sign pairs only as differences. param: gives the signal of a parameter leaf. opaque: measures an unknown operation locally.
     """
 
     graph: Graph
@@ -34,6 +35,8 @@ class Walk:
     inputs: Mapping[str, NDArray[np.generic]] = field(default_factory=dict[str, NDArray[np.generic]])
     signals: dict[int, Signal] = field(default_factory=dict[int, Signal])
     variance: dict[int, float] = field(default_factory=dict[int, float])
+    ops: dict[int, Op] = field(default_factory=dict[int, Op])
+    paired: set[int] = field(default_factory=set[int])
     silent: list[str] = field(default_factory=list[str])
 
     def leaves(self) -> None:
@@ -69,7 +72,8 @@ class Walk:
         """Apply one node's rule and keep its signal."""
         xs = tuple(self.signals[i] for i in node.inputs)
         value = self.graph.values[node.output]
-        out = FORWARD[type(node.op)](node.op, xs, Site(node.output, value.shape, value.kind, node.inputs))
+        op = self.ops.get(node.output, node.op)
+        out = FORWARD[type(op)](op, xs, Site(node.output, value.shape, value.kind, node.inputs))
         if isinstance(node.op, Contract):
             out = self._inherit(node, out)
         if not isinstance(node.op, Pointwise) or not out.sources:
@@ -82,6 +86,11 @@ class Walk:
         noise = dict(out.noise)
         for i in node.inputs:
             x = self.signals[i]
+            if node.output in self.paired and x.nodes.ndim == 1 and i not in self.graph.leaves and x.m2 > 0 and float(x.corr[0].min()) < -0.99:
+                seen = differences(x)
+                for k in {*x.noise, *seen.noise}:
+                    noise[k] = noise.get(k, 0.0) + seen.noise.get(k, 0.0) - x.noise.get(k, 0.0)
+                x = seen
             if i not in self.variance:
                 self.variance[i] = 0.0 if self.fixed(i) else x.fluctuation()
             if self.variance[i] > 0:
@@ -106,6 +115,22 @@ class Walk:
         s = math.sqrt(s2)
         middle = math.log(signal.m2) - s2 / 2
         return math.exp(middle - Z95 * s), math.exp(middle + Z95 * s)
+
+
+def differences(x: Signal) -> Signal:
+    """Half the difference of an activation's sign pairs, as a field of its own: what a mirrored weight sees."""
+    nodes = 0.5 * (x.nodes - x.nodes[::-1])
+    level = expect(nodes * nodes)
+    if level <= 0:
+        return x
+    noise: dict[int, float] = {}
+    for s in x.sources.values():
+        if s.deriv.ndim != 1 or s.nodes.ndim != 1:
+            continue
+        chi = expect(nodes * 0.5 * (s.deriv + s.deriv[::-1]) * s.nodes) / level
+        for k, v in s.noise.items():
+            noise[k] = noise.get(k, 0.0) + chi * v
+    return x.but(nodes=nodes, noise=noise)
 
 
 def iid(shape: tuple[int, ...], std: float, key: int) -> Signal:

@@ -37,7 +37,7 @@ def trails(solver: object, grads: Mapping[int, Table]) -> tuple[Stability, ...]:
             start = solver.graph.nodes[d.node].output
             from anyinit._solve.build import slopes
 
-            chi, chi_1 = slopes(solver.walk.signals[start], start, solver.walk.signals[d.region.end])
+            chi, chi_1 = slopes(solver.walk.signals[start], start, solver.walk.signals[d.region.end], paired=d.style.mirrored in {"rows", "both"})
             pending[d.region.end] = (start, chi if chi is not None else 1.0, chi_1 if chi_1 is not None else 1.0, " ".join(d.region.words))
     by_node = {d.node: d.leaf for d in solver.decisions.values() if d.node is not None and d.region is not None}
     for position, node in enumerate(solver.graph.nodes):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from anyinit._solve.plan import Part, Plan, Weight
 
-RANDOM = frozenset({"normal", "truncated_normal", "uniform", "orthogonal"})
+RANDOM = frozenset({"normal", "truncated_normal", "uniform", "orthogonal", "delta_orthogonal"})
 
 
 class Unscaled(NamedTuple):

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anyinit._frameworks.torch.trees import Ints, many
+
 STAND_INS: dict[str, Callable[..., Any]] = {}
-Ints = int | Sequence[int]
 
 
 def stand_in(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -111,17 +112,12 @@ def _conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 
         return NotImplemented
     if bias is not None and not (_plain(x, bias) and bias.shape == weight.shape[:1]):
         return NotImplemented
-    steps, pads, spread = (_many(v, n) for v in (stride, padding, dilation))
+    steps, pads, spread = (many(v, n) for v in (stride, padding, dilation))
     space = [
         (size + 2 * p - d * (k - 1) - 1) // s + 1
         for size, k, s, p, d in zip(x.shape[2:], weight.shape[2:], steps, pads, spread, strict=True)
     ]
     return _empty(x, (x.shape[0], weight.shape[0], *space)) if min(space) > 0 else NotImplemented
-
-
-def _many(value: Ints, n: int) -> tuple[int, ...]:
-    listed = (value,) if isinstance(value, int) else tuple(value)
-    return listed * n if len(listed) == 1 else listed
 
 
 @stand_in("scaled_dot_product_attention")
@@ -194,9 +190,10 @@ def _reduced(x: Tensor, *rest: Any, **options: Any) -> Any:
 
 @stand_in("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 def _adaptive(x: Tensor, sizes: Sequence[int | None]) -> Any:
-    if any(n is None for n in sizes) or x.ndim < len(sizes) + 1:
+    whole = [n for n in sizes if n is not None]
+    if len(whole) < len(sizes) or x.ndim < len(sizes) + 1:
         return NotImplemented
-    return _empty(x, (*x.shape[: -len(sizes)], *sizes))
+    return _empty(x, (*x.shape[: -len(sizes)], *whole))
 
 
 @stand_in("lstm", "gru", "rnn_tanh", "rnn_relu")

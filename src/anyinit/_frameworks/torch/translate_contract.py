@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anyinit._frameworks.torch.lower import Lower, V, aten, broadcast
+from anyinit._frameworks.torch.trees import Ints, many
 from anyinit._graph import ops
 
 
@@ -122,24 +123,16 @@ def _drop_ones(low: Lower, x: V, labels: list[int], size: dict[int, int]) -> tup
 
 # --- convolutions -----------------------------------------------------------------------------
 
-Ints = int | Sequence[int]
-
-
-def _many(value: Ints, n: int) -> tuple[int, ...]:
-    listed = (value,) if isinstance(value, int) else tuple(value)
-    return listed * n if len(listed) == 1 else listed
-
-
 @aten("conv1d", "conv2d", "conv3d")
 def _conv(low: Lower, x: V, weight: V, bias: V | None = None, stride: Ints = 1, padding: Ints | str = 0,
           dilation: Ints = 1, groups: int = 1) -> V:  # fmt: skip
     n = weight.ndim - 2
-    stride, dilation = _many(stride, n), _many(dilation, n)
+    stride, dilation = many(stride, n), many(dilation, n)
     if isinstance(padding, str):
         total = [d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, weight.shape[2:], strict=True)]
         pads = tuple((t // 2, t - t // 2) for t in total)
     else:
-        pads = tuple((p, p) for p in _many(padding, n))
+        pads = tuple((p, p) for p in many(padding, n))
     geometry = [
         dict(stride=s, dilation=d, pad_low=lo, pad_high=hi)
         for s, d, (lo, hi) in zip(stride, dilation, pads, strict=True)
@@ -151,7 +144,7 @@ def _conv(low: Lower, x: V, weight: V, bias: V | None = None, stride: Ints = 1, 
 def _conv_transpose(low: Lower, x: V, weight: V, bias: V | None = None, stride: Ints = 1, padding: Ints = 0,
                     output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1) -> V:  # fmt: skip
     n = weight.ndim - 2
-    sizes = zip(weight.shape[2:], *(_many(v, n) for v in (stride, padding, output_padding, dilation)), strict=True)
+    sizes = zip(weight.shape[2:], *(many(v, n) for v in (stride, padding, output_padding, dilation)), strict=True)
     geometry = [
         dict(dilation=d, spread=s, pad_low=d * (k - 1) - p, pad_high=d * (k - 1) - p + extra)
         for k, s, p, extra, d in sizes

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from anyinit._frameworks.torch.lower import Lower, V, aten, axes, axis
+from anyinit._frameworks.torch.trees import Ints, many
 from anyinit._graph import ops
 
 Dims = int | Sequence[int] | None
@@ -147,18 +148,10 @@ def _cumulate(low: Lower, x: V, dim: int, **options: Any) -> V:
 
 # --- pooling ----------------------------------------------------------------------------------
 
-Ints = int | Sequence[int]
-
-
-def _many(value: Ints, n: int) -> tuple[int, ...]:
-    listed = (value,) if isinstance(value, int) else tuple(value)
-    return listed * n if len(listed) == 1 else listed
-
-
 def _pool(low: Lower, x: V, kind: str, n: int, kernel: Ints, stride: Ints | None, padding: Ints, dilation: Ints,
           ceil: bool, count_pad: bool = True) -> V:  # fmt: skip
-    size, dil, pad = _many(kernel, n), _many(dilation, n), _many(padding, n)
-    step = size if not stride and stride != 0 else _many(stride, n)
+    size, dil, pad = many(kernel, n), many(dilation, n), many(padding, n)
+    step = size if not stride and stride != 0 else many(stride, n)
     if step == ():
         step = size
     windows: list[ops.PoolWindow] = []
@@ -184,11 +177,11 @@ def _max_pool(low: Lower, x: V, kernel_size: Ints, stride: Ints = (), padding: I
 def _avg_pool(low: Lower, x: V, kernel_size: Ints, stride: Ints = (), padding: Ints = 0, ceil_mode: bool = False,
               count_include_pad: bool = True, divisor_override: int | None = None) -> V:  # fmt: skip
     n = int(low.base[8])
-    count_pad = count_include_pad and not (ceil_mode and not any(_many(padding, n)))
+    count_pad = count_include_pad and not (ceil_mode and not any(many(padding, n)))
     out = _pool(low, x, "avg", n, kernel_size, stride, padding, 1, ceil_mode, count_pad)
     if divisor_override:
         size = 1
-        for k in _many(kernel_size, n):
+        for k in many(kernel_size, n):
             size *= k
         out = low.pointwise("mul", out, size / divisor_override)
     return out

@@ -9,8 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+Ints = int | Sequence[int]
 META = torch.device("meta")
 CPU = torch.device("cpu")
+
+
+def many(value: Ints, n: int) -> tuple[int, ...]:
+    """One number for each of ``n`` dimensions, as PyTorch reads its arguments."""
+    listed = (value,) if isinstance(value, int) else tuple(value)
+    return listed * n if len(listed) == 1 else listed
 
 
 def flatten(result: Any) -> Iterable[Tensor]:

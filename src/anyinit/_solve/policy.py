@@ -1,0 +1,377 @@
+"""The default policy, ``target="auto"``: what to ask of each weight, from the graph and quadrature alone.
+
+Every choice is made from a function's values, a depth, or a shape; none from a name.
+
+* Plain chains whose activation has a (nearly) linear odd part are drawn mirrored: the network is linear
+  and isometric at initialization at any depth (Balduzzi et al. 2017, "looks linear").
+* Odd activations that cannot reach the target level get the level at which the gradient grows by a set
+  factor over the whole depth (Schoenholz et al. 2017: chi_1).
+* Activations whose level slope exceeds one get biases that bring ``chi * chi_1`` to one.
+* Inputs whose samples differ mostly in length get biases in the first layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.optimize import brentq
+
+from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, expect, gaussian
+from anyinit._core.tables import Factor, Layout, build
+from anyinit._graph.graph import Graph, Node
+from anyinit._graph.ops import Contract, Pointwise, Window
+from anyinit._rules.pointwise import as_source
+from anyinit._solve.propagate import Walk
+from anyinit._solve.regions import Region, region
+from anyinit._solve.roles import MOVES, Uses
+
+ODD = 0.03  # share of the odd part's second moment that may be nonlinear in a mirrored chain
+CHAIN = 4  # weights from which a plain chain is worth mirroring
+LEVEL = 4.9  # second moment after a mirrored activation whose level slope exceeds one (gates act more like relu's there)
+HELD_LEVEL, HELD_GRADIENT = 100.0, 10.0  # products of chi and chi_1 that independent draws may have over a chain
+GROWTH = 100.0  # growth of the gradient over the whole depth for odd saturating activations
+LENGTH = 0.2  # relative variance of a sample's squared norm from which its length carries information
+STEEP = 1.2  # level slope from which biases are worth having
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What the policy asks of one weight.
+
+    mirrored: ``""``, ``rows``, ``cols`` or ``both``. level: second moment wanted before the activation
+    (None: the usual target). bias: share of that level which biases carry. centre: only the centre tap of
+    a convolution is drawn. phases: spread of uniform biases, for oscillating first layers.
+    """
+
+    mirrored: str = ""
+    level: float | None = None
+    bias: float = 0.0
+    centre: bool = False
+    std: float | None = None
+    phase: float = 0.0
+    why: str = ""
+
+
+@dataclass
+class Policy:
+    """Styles by weight leaf; chains are found when their first weight is met."""
+
+    graph: Graph
+    uses: Uses
+    walk: Walk
+    depth: dict[int, int]
+    kept: frozenset[str] = frozenset()
+    mirror: bool = True
+    styles: dict[int, Style] = field(default_factory=dict[int, Style])
+
+    def style(self, leaf: int, node: Node, place: Region, data: int) -> Style:
+        """The style of a weight met at ``node``; ``data`` is the value it is applied to."""
+        if leaf not in self.styles:
+            chain = self._chain(leaf, node, place) if self.mirror else None
+            if chain is None:
+                self.styles[leaf] = self._lone(node, place)
+            if leaf in self.styles:
+                self.styles[leaf] = self._first(self.styles[leaf], node, place, data)
+        return self.styles[leaf]
+
+    # ------------------------------------------------------------------ chains
+    def _chain(self, leaf: int, node: Node, place: Region) -> bool | None:
+        """Walk along plain layers; set the styles of a chain that can be mirrored."""
+        found: list[tuple[int, Node, Region, Nodes, Signal]] = []
+        here, at, spot = leaf, node, place
+        last: tuple[int, Node] | None = None
+        while spot.curved and self._plain(here, at):
+            nodes = self._paired(at, spot)
+            following = None if nodes is None or spot.next is None else self.graph.nodes[spot.next]
+            after = None if following is None else self._weight_of(following, spot.end)
+            if nodes is None or following is None or after is None:
+                break
+            found.append((here, at, spot, *nodes))
+            here, at, spot = after, following, region(self.uses, following.output)
+            last = (here, at)
+        if len(found) + 1 < CHAIN or last is None:
+            return None
+        if self._held([(where, spot_) for _, where, spot_, _, _ in found]):
+            return None
+        level = min(self._level(n) for _, _, _, n, _ in found)
+        for k, (one, where, spot_, nodes_, _) in enumerate(found):
+            mode = "both" if k else "rows"
+            homogeneous = abs(_slope(nodes_) - 1) < 1e-6
+            why = f"mirrored: the odd part of {' '.join(spot_.words)} is linear, so the plain chain starts linear and isometric"
+            q = self._level(nodes_) if homogeneous else level
+            self.styles[one] = Style(mode, q, centre=k > 0 and self._centred(where), why=why)
+        self.styles[last[0]] = Style("cols", why="mirrored input: end of a linear chain")
+        return True
+
+    def _held(self, layers: list[tuple[Node, Region]]) -> bool:
+        """Whether independent draws at unit level hold the chain: activations that are not homogeneous, whose
+        products of chi (mended by a correction) and of chi_1 stay within bounds. A homogeneous activation
+        loses its angles at any depth and gains from sign pairs at no cost in level."""
+        level, gradient = 0.0, 0.0
+        for node, place in layers:
+            end = self._replayed(self._probe(node, 1.0), node.output, place)
+            if end is None or abs(_slope(end.nodes) - 1) < 1e-6:
+                return False
+            q = self._unit_level(node, place)
+            chi, chi_1 = self._slopes(node, place, q)
+            level, gradient = level + math.log(max(chi, 1e-12)), gradient + math.log(max(chi_1, 1e-12))
+        return level <= math.log(HELD_LEVEL) and abs(gradient) <= math.log(HELD_GRADIENT)
+
+    def _unit_level(self, node: Node, place: Region) -> float:
+        """Level before an activation that gives unit level after it; one where there is none."""
+        def excess(log_q: float) -> float:
+            end = self._replayed(self._probe(node, math.exp(log_q)), node.output, place)
+            return -1.0 if end is None else math.log(max(end.m2, 1e-300))
+
+        low, high = -4.0, 4.0
+        if excess(low) > 0 or excess(high) < 0:
+            return 1.0
+        return math.exp(float(brentq(excess, low, high, xtol=1e-6)))
+
+    def _plain(self, leaf: int, node: Node) -> bool:
+        """A weight used once, without groups, whose outputs come in pairs."""
+        uses = self.uses.uses.get(leaf, ())
+        op = node.op
+        if len(uses) != 1 or not uses[0].pure or not isinstance(op, Contract) or self.graph.leaves[leaf].name in self.kept:
+            return False
+        if self.graph.values[leaf].kind != "float":
+            return False
+        mine, other = (op.b, op.a) if uses[0].slot else (op.a, op.b)
+        free = [lab for lab in op.out if lab in mine and lab not in other]
+        batch = [lab for lab in op.out if lab in mine and lab in other]
+        if len(free) != 1 or batch:
+            return False
+        return self.graph.values[node.output].shape[op.out.index(free[0])] % 2 == 0
+
+    def _weight_of(self, node: Node, data: int) -> int | None:
+        """The weight leaf of a contraction that reads ``data`` alone."""
+        if not isinstance(node.op, Contract) or node.inputs.count(data) != 1:
+            return None
+        other = node.inputs[1 - node.inputs.index(data)]
+        if other not in self.uses.origin or not self.uses.origin[other][2]:
+            return None
+        leaf = self.uses.origin[other][0]
+        roles = [self.uses.role(u) for u in self.uses.uses.get(leaf, ())]
+        return leaf if roles == ["weight"] and self.graph.leaves[leaf].name not in self.kept else None
+
+    def _paired(self, node: Node, place: Region) -> tuple[Nodes, Signal] | None:
+        """Node values of the activation on a unit field, when the sign axis reaches the next weight whole
+        and the odd part is linear enough."""
+        z = self._probe(node, 1.0)
+        end = self._replayed(z, node.output, place)
+        if end is None or end.nodes.ndim != 1 or len(end.keys) != 1:
+            return None
+        following = self.graph.nodes[place.next] if place.next is not None else None
+        if following is None or not isinstance(following.op, Contract) or not self._sign_leads(end, following, place.end):
+            return None
+        odd = 0.5 * (end.nodes - end.nodes[::-1])
+        slope, square = float(WEIGHT @ (odd * GRID)), float(WEIGHT @ (odd * odd))
+        if square < 0.05 * end.m2 or slope**2 < (1 - ODD) * square:
+            return None
+        bends = float(WEIGHT @ np.square(end.nodes - slope * GRID - end.mean)) / max(end.m2, 1e-300)
+        return (end.nodes, end) if bends > 1e-4 else None
+
+    def _sign_leads(self, end: Signal, following: Node, value: int) -> bool:
+        """Whether the sign axis is the outermost factor of the first contracted dimension."""
+        op = following.op
+        assert isinstance(op, Contract)
+        labels = op.a if following.inputs[0] == value else op.b
+        sign = [g for g in range(end.layout.groups) if end.corr[0][1 << g] < -0.99]
+        if len(sign) != 1 or len(labels) != len(end.layout.dims):
+            return False
+        hidden = {w.a for w in op.windows}
+        contracted = [d for d, lab in enumerate(labels) if lab not in op.out and lab not in hidden]
+        places = [(d, k) for d, dim in enumerate(end.layout.dims) for k, (_, g) in enumerate(dim) if g == sign[0]]
+        return len(places) == 1 and places[0][1] == 0 and contracted[:1] == [places[0][0]] and end.layout.sizes[sign[0]] == 2
+
+    def _probe(self, node: Node, q: float) -> Signal:
+        """A Gaussian output of a mirrored weight at level ``q``."""
+        op = node.op
+        assert isinstance(op, Contract)
+        shape = self.graph.values[node.output].shape
+        slot = 1 if node.inputs[1] in self.uses.origin else 0
+        mine, other = (op.b, op.a) if slot else (op.a, op.b)
+        free = next((i for i, lab in enumerate(op.out) if lab in mine and lab not in other), None)
+        dims: list[list[Factor]] = [[(n, ("d", i))] for i, n in enumerate(shape)]
+        if free is not None and shape[free] % 2 == 0:
+            dims[free] = [(2, "sign"), (shape[free] // 2, ("d", free))]
+        layout, keys = build(dims)
+        return gaussian(layout, 0.0, q * _signs(keys, {"sign"}), ("probe", node.output))
+
+    def _replayed(self, z: Signal, at: int, place: Region) -> Signal | None:
+        signals = dict(self.walk.signals)
+        try:
+            self.walk.signals[at] = as_source(z, at)
+            for position in place.nodes:
+                node = self.graph.nodes[position]
+                if any(i not in self.walk.signals for i in node.inputs):
+                    return None
+                self.walk.step(node)
+            return self.walk.signals[place.end]
+        finally:
+            self.walk.signals.clear()
+            self.walk.signals.update(signals)
+
+    def _level(self, nodes: Nodes) -> float:
+        """Pre-activation level of a mirrored chain: unit second moment after a homogeneous activation,
+        ``LEVEL`` after any other; the activation's values are known on a unit field."""
+        if abs(_slope(nodes) - 1) < 1e-6:
+            return 1.0 / expect(nodes * nodes)
+        return 0.0  # solved by level, see Solver
+
+    def _centred(self, node: Node) -> bool:
+        """A stride-one convolution with an odd kernel can pass everything through its centre tap."""
+        op = node.op
+        return isinstance(op, Contract) and bool(op.windows) and all(w.stride == w.spread == 1 and w.size % 2 == 1 for w in op.windows)
+
+    # ------------------------------------------------------------------ weights outside chains
+    def _lone(self, node: Node, place: Region) -> Style:
+        """Odd saturating activations and steep ones."""
+        if not place.curved or not self.graph.nodes[self.uses.producer[node.output]].op:
+            return Style()
+        depth = self.depth[node.output]
+        end = self._replayed(self._probe(node, 1.0), node.output, place)
+        if end is None or end.nodes.ndim != 1 or depth < 3:
+            return Style()
+        chi, chi_1 = self._slopes(node, place, 1.0)
+        odd = abs(end.mean) < 1e-9 * math.sqrt(end.m2)
+        if odd and chi < 0.999:
+            return self._saturating(node, place, depth)
+        if chi > STEEP and chi * chi_1 > 1.05 and self._biased(place):
+            return Style(bias=1 - 1 / math.sqrt(chi * chi_1), why=f"level slope {chi:.3g}: biases bring chi * chi_1 to one")
+        return Style()
+
+    def _saturating(self, node: Node, place: Region, depth: int) -> Style:
+        """Largest level up to one at which the gradient grows by ``GROWTH`` at most over the depth."""
+        scale = self._argument(node, place)
+        bound = math.log(GROWTH) / depth
+
+        def growth(q: float) -> float:
+            return math.log(max(self._slopes(node, place, q / scale)[1], 1e-12))
+
+        low, high = 1e-4, 1.0
+        if growth(high) > bound:
+            for _ in range(40):
+                middle = math.sqrt(low * high)
+                low, high = (middle, high) if growth(middle) <= bound else (low, middle)
+        else:
+            low = high
+        why = f"odd saturating {' '.join(place.words)}: level {low:.3g} before it, where the gradient grows {math.exp(growth(low) * depth):.3g} times over {depth} layers"
+        return Style(level=low / scale, why=why)
+
+    def _argument(self, node: Node, place: Region) -> float:
+        """Second moment at the nonlinear function's argument for a unit field at the weight's output."""
+        signals = dict(self.walk.signals)
+        try:
+            self.walk.signals[node.output] = as_source(self._probe(node, 1.0), node.output)
+            for position in place.nodes:
+                after = self.graph.nodes[position]
+                if isinstance(after.op, Pointwise) and after.op.fn in place.words:
+                    live = [i for i in after.inputs if i in self.uses.live]
+                    return self.walk.signals[live[0]].m2 or 1.0
+                self.walk.step(after)
+            return 1.0
+        finally:
+            self.walk.signals.clear()
+            self.walk.signals.update(signals)
+
+    def _slopes(self, node: Node, place: Region, q: float) -> tuple[float, float]:
+        """Level slope and gradient factor ``q E f'^2 / E f^2`` at one level."""
+        end = self._replayed(self._probe(node, q), node.output, place)
+        source = None if end is None else end.sources.get(node.output)
+        if end is None or source is None or end.m2 <= 0:
+            return 1.0, 1.0
+        return expect(end.nodes * source.deriv * source.nodes) / end.m2, expect(source.deriv**2) * q / end.m2
+
+    def _biased(self, place: Region) -> bool:
+        """Whether the layer has a bias to use."""
+        return self.bias_leaf(place) is not None
+
+    def bias_leaf(self, place: Region) -> int | None:
+        """The bias added directly behind the weight."""
+        made = self.uses.producer.get(place.output)
+        if made is None:
+            return None
+        node = self.graph.nodes[made]
+        if not isinstance(node.op, Pointwise) or node.op.fn != "add":
+            return None
+        for i in node.inputs:
+            if i in self.uses.origin and self.uses.origin[i][2]:
+                leaf = self.uses.origin[i][0]
+                if len(self.uses.uses.get(leaf, ())) == 1 and self.graph.leaves[leaf].name not in self.kept:
+                    return leaf
+        return None
+
+    # ------------------------------------------------------------------ the first layer
+    def _first(self, style: Style, node: Node, place: Region, data: int) -> Style:
+        """Biases for inputs that differ in length; bandwidth and phases for oscillating activations."""
+        source = self.uses.source(data)
+        op = node.op
+        if self.graph.leaves.get(source) is None or self.graph.leaves[source].role != "input" or not isinstance(op, Contract) or op.windows or not place.curved:
+            return style
+        if self._oscillates(node, place):
+            rate = math.sqrt(self._argument(node, place))
+            if rate > 1.0:
+                why = f"oscillating activation with inner factor {rate:.3g}: bandwidth {rate:.3g} / sqrt 3 per unit coordinate, phases over a period"
+                return Style(std=1 / math.sqrt(3), phase=math.pi / rate, why=why)
+        spread = self.length_spread(self.walk.signals[data])
+        if spread > LENGTH and self._biased(place):
+            why = f"{style.why}; " if style.why else ""
+            text = f"{why}biases carry half: squared lengths of samples vary by {math.sqrt(spread):.2g} of their mean"
+            return replace(style, bias=max(style.bias, 0.5), why=text)
+        return style
+
+    def length_spread(self, x: Signal) -> float:
+        """Relative variance of the squared norm of a sample (its last axis), from data or the field."""
+        if x.data is not None and x.data.ndim >= 2:
+            norms = np.sum(np.square(np.abs(np.asarray(x.data, dtype=np.float64))), axis=-1).ravel()
+            return float(norms.var() / max(norms.mean() ** 2, 1e-300))
+        return 2.0 / x.layout.shape[-1] if x.layout.dims else 0.0
+
+    def _oscillates(self, node: Node, place: Region) -> bool:
+        """Bounded, with slopes that do not die out at large levels."""
+        scale = self._argument(node, place)
+        levels = (1e1 / scale, 1e3 / scale)
+        ends = [self._replayed(self._probe(node, q), node.output, place) for q in levels]
+        slopes = [self._slopes(node, place, q) for q in levels]
+        if any(e is None or e.nodes.ndim != 1 for e in ends):
+            return False
+        return bool(abs(ends[1].m2 / ends[0].m2 - 1) < 0.3 and slopes[1][1] * ends[1].m2 / levels[1] > 0.3 * slopes[0][1] * ends[0].m2 / levels[0])  # type: ignore[union-attr]
+
+
+def _slope(nodes: Nodes) -> float:
+    """Level slope on a unit field: ``c_2(f^2) / (sqrt 2 E f^2)``, one when homogeneous of degree one."""
+    square = nodes * nodes
+    return float(WEIGHT @ (square * (GRID**2 - 1))) / (2 * expect(square))
+
+
+def _signs(keys: list[Hashable], signs: set[str]) -> np.ndarray:
+    """Table of a field whose entries are equal, opposite (along sign axes alone) or independent."""
+    table = np.ones(1)
+    for k in keys:
+        table = np.concatenate([table, -table if k in signs else 0 * table])
+    return table
+
+
+def mirrored_signal(layout_shape: tuple[int, ...], out: int | None, into: int | None, std: float, key: int) -> Signal:
+    """A mirrored weight as its contraction sees it: sign axes on the output and input dimensions."""
+    dims: list[list[Factor]] = [[(n, "w")] for n in layout_shape]
+    for d, name in ((out, "rows"), (into, "cols")):
+        if d is not None:
+            dims[d] = [(2, name), (layout_shape[d] // 2, "w")]
+    layout, keys = build(dims)
+    return gaussian(layout, 0.0, std * std * _signs(keys, {"rows", "cols"}), key)
+
+
+def centred(op: Contract) -> Contract:
+    """The contraction that a kernel with only its centre tap performs."""
+    windows = tuple(
+        Window(w.a, w.tap, w.out, 1, w.stride, 1, w.pad_low - w.dilation * (w.size // 2), w.pad_high - w.dilation * (w.size // 2), w.spread) for w in op.windows
+    )
+    return replace(op, windows=windows)
+
+
+__all__ = ["MOVES", "Layout", "Policy", "Style", "centred", "mirrored_signal"]
