@@ -67,7 +67,7 @@ def _fits(dims: Sequence[Sequence[Factor]], segment: int, shape: Sequence[int]) 
     """Whether the factors of one segment can be regrouped as the dimensions that cover it."""
     flat = [(n, k[0]) for dim in dims for n, k in dim]  # type: ignore[index]
     before = math.prod(n for n, s in flat if s < segment)
-    inside = [(n, 0) for n, s in flat if s == segment]
+    inside = [(n, i) for i, (n, s) in enumerate(flat) if s == segment]
     ends = np.cumprod([n for n in shape if n > 1])
     size = math.prod(n for n, _ in inside)
     covering = [int(n) for n, e in zip([n for n in shape if n > 1], ends, strict=True) if before < e <= before * size]
@@ -87,7 +87,10 @@ def relaid(x: Signal, layout: Layout) -> Signal:
 
 
 def _regroup(flat: list[tuple[int, int]], shape: Sequence[int]) -> list[list[Factor]] | None:
-    queue = list(flat)
+    queue: list[tuple[int, int]] = []
+    for n, g in flat:  # neighbours of one group are one factor
+        joined = bool(queue) and queue[-1][1] == g
+        queue.append((queue.pop()[0] * n, g) if joined else (n, g))
     dims: list[list[Factor]] = []
     for n in reversed(shape):
         need, factors = n, list[Factor]()
