@@ -37,7 +37,15 @@ class _Session:
     plan: Plan
 
 
-def initialize(model: Any, input_spec: Any = None, mode: Any = "analytic", *, params: Any = None, progress: Any = None, **options: Any) -> Report:
+def initialize(
+    model: Any,
+    input_spec: Any = None,
+    mode: Any = "analytic",
+    *,
+    params: Any = None,
+    progress: Any = None,
+    **options: Any,
+) -> Report:
     """Give every weight of a model a scale that keeps signals and gradients alive, and report it.
 
     Args:
@@ -82,7 +90,9 @@ def initialized(model: Any, input_spec: Any = None, mode: Any = "analytic", **op
     return (report.params if report.params is not None else report.model), report
 
 
-def initialize_params(model: Any, params: Any, input_spec: Any = None, mode: Any = "analytic", **options: Any) -> tuple[Any, Report]:
+def initialize_params(
+    model: Any, params: Any, input_spec: Any = None, mode: Any = "analytic", **options: Any
+) -> tuple[Any, Report]:
     """For models whose parameters live apart: ``(new params, report)``."""
     report = initialize(model, input_spec, mode, params=params, **options)
     return report.params, report
@@ -103,11 +113,17 @@ def apply(planned: Plan, model: Any, input_spec: Any = None, *, params: Any = No
     Raises:
         PlanError: a planned parameter is missing or has another shape.
     """
-    runtime = _backend(model)[1].open_model(model, input_spec if input_spec is not None else (), **({} if params is None else {"params": params}))
+    runtime = _backend(model)[1].open_model(
+        model, input_spec if input_spec is not None else (), **({} if params is None else {"params": params})
+    )
     shapes = {name: shape for name, _, shape, _, _ in runtime.parameters()}
     for w in planned.weights:
         if shapes.get(w.name) != w.shape:
-            raise PlanError("The plan does not fit this model", value=f"{w.name}: planned {w.shape}, found {shapes.get(w.name)}", remedy="Plan again for this model.")
+            raise PlanError(
+                "The plan does not fit this model",
+                value=f"{w.name}: planned {w.shape}, found {shapes.get(w.name)}",
+                remedy="Plan again for this model.",
+            )
     runtime.write(materialize(planned, runtime.read))
     return Report(planned, model=getattr(runtime, "result", None) or model)
 
@@ -132,7 +148,11 @@ def _backend(model: Any) -> tuple[str, Any]:
                 return name, module
     missing = [n for n in BACKENDS if n not in available_backends()]
     if not available_backends():
-        raise BackendUnavailableError("No supported framework is installed", value=type(model).__name__, remedy=f"Install one of: {', '.join(BACKENDS)}.")
+        raise BackendUnavailableError(
+            "No supported framework is installed",
+            value=type(model).__name__,
+            remedy=f"Install one of: {', '.join(BACKENDS)}.",
+        )
     hint = f" Not installed: {', '.join(missing)}." if missing else ""
     raise BackendNotFoundError(
         "This is no model of a supported framework", value=f"{type(model).__module__}.{type(model).__qualname__}",
@@ -145,11 +165,17 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
     extra = {} if params is None else {"params": params}
     runtime = module.open_model(model, spec, forward=options.forward, **extra)
     if options.mode == "empirical" and not runtime.batch_given:
-        raise ConfigError("Empirical mode measures on real data and got none", value=spec, remedy="Pass a batch as input_spec, or use mode='analytic'.")
+        raise ConfigError(
+            "Empirical mode measures on real data and got none",
+            value=spec,
+            remedy="Pass a batch as input_spec, or use mode='analytic'.",
+        )
     facts = runtime.parameters()
     names = [n for name, aliases, *_ in facts for n in (name, *aliases)]
     if unmatched := options.unmatched(names):
-        raise ConfigError("A pattern matches no parameter", value=unmatched[0], remedy=_options.near(unmatched[0], names))
+        raise ConfigError(
+            "A pattern matches no parameter", value=unmatched[0], remedy=_options.near(unmatched[0], names)
+        )
     graph = canonical(runtime.record())
     kept = dict(_kept(facts, options))
     walk = Walk(graph, lambda i, leaf: solver.param(i, leaf), runtime.input_arrays())
@@ -162,7 +188,9 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
     return _Session(options, runtime, graph, solver, build(solver, options.seed, kept, options.pairs()))
 
 
-def _kept(facts: Iterable[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]], options: Options) -> Iterable[tuple[str, str]]:
+def _kept(
+    facts: Iterable[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]], options: Options
+) -> Iterable[tuple[str, str]]:
     for name, aliases, _, _, trainable in facts:
         if not trainable:
             yield name, f"{BY_REQUEST}: requires no gradient"
@@ -198,7 +226,9 @@ def _drawn(session: _Session, progress: Any) -> tuple[Plan, Mapping[str, Any]]:
 
 def _report(session: _Session, planned: Plan, model: Any) -> Report:
     runtime = session.runtime
-    return Report(planned, model=getattr(runtime, "model_result", None) or model, params=getattr(runtime, "params_result", None))
+    return Report(
+        planned, model=getattr(runtime, "model_result", None) or model, params=getattr(runtime, "params_result", None)
+    )
 
 
 __all__ = [

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from anyinit._graph.graph import Graph, Node
-from anyinit._graph.split import split
 from anyinit._graph.ops import Expand, Normalize, Op, Pointwise, Reduce, Reshape
+from anyinit._graph.split import split
 
 _NEUTRAL = {("add", 0.0), ("sub", 0.0), ("mul", 1.0), ("div", 1.0), ("pow", 1.0)}
 
@@ -76,7 +76,10 @@ class _Maker:
         """Past reshapes and expansions that only add or remove axes of size one."""
         while value in self.made and isinstance(self.made[value].op, (Reshape, Expand)):
             before = self.made[value].inputs[0]
-            ones = [n for n in self.graph.values[before].shape if n > 1], [n for n in self.graph.values[value].shape if n > 1]
+            ones = (
+                [n for n in self.graph.values[before].shape if n > 1],
+                [n for n in self.graph.values[value].shape if n > 1],
+            )
             if isinstance(self.made[value].op, Reshape) and ones[0] != ones[1]:
                 break
             value = before
@@ -92,7 +95,9 @@ class _Maker:
 
     def unary(self, value: int, fns: set[str]) -> int | None:
         op, inputs = self.op(value)
-        return inputs[0] if isinstance(op, Pointwise) and op.fn in fns and len(inputs) == 1 and len(op.args) == 1 else None
+        return (
+            inputs[0] if isinstance(op, Pointwise) and op.fn in fns and len(inputs) == 1 and len(op.args) == 1 else None
+        )
 
     def inverse_root(self, value: int) -> int | None:
         """``v`` with ``value = v ** -0.5`` in any spelling."""
@@ -144,7 +149,11 @@ class _Maker:
             square = power[0] if power is not None and power[1] == 2.0 else None
         if square is None:
             op2, two = self.op(inputs[0])
-            square = two[0] if isinstance(op2, Pointwise) and op2.fn == "mul" and len(two) == 2 and two[0] == two[1] else None
+            square = (
+                two[0]
+                if isinstance(op2, Pointwise) and op2.fn == "mul" and len(two) == 2 and two[0] == two[1]
+                else None
+            )
         return None if square is None else (square, op.dims, eps, False)
 
     def centred(self, value: int) -> tuple[int, tuple[int, ...]] | None:

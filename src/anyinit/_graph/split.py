@@ -71,14 +71,24 @@ def _leaves(graph: Graph) -> Graph:
     if not alias:
         return graph
     nodes_ = [replace(n, inputs=tuple(alias.get(j, j) for j in n.inputs)) for n in graph.nodes if n.output not in alias]
-    whole = {i for i in graph.leaves if all(graph.nodes[at].output in alias for at in readers.get(i, ())) and readers.get(i)}
+    whole = {
+        i for i in graph.leaves if all(graph.nodes[at].output in alias for at in readers.get(i, ())) and readers.get(i)
+    }
     kept = {i: leaf for i, leaf in leaves.items() if i not in whole}
-    return replace(graph, values=tuple(values), leaves=kept, nodes=tuple(nodes_), outputs=tuple(alias.get(j, j) for j in graph.outputs))
+    return replace(
+        graph,
+        values=tuple(values),
+        leaves=kept,
+        nodes=tuple(nodes_),
+        outputs=tuple(alias.get(j, j) for j in graph.outputs),
+    )
 
 
 def _part(leaf: Leaf, shape: tuple[int, ...], view: View, span: tuple[int, int]) -> Leaf:
     label = f"{span[0]}:{span[1]}"
-    return replace(leaf, view=leaf.view + view, part=f"{leaf.part},{label}" if leaf.part else label, whole=leaf.whole or shape)
+    return replace(
+        leaf, view=leaf.view + view, part=f"{leaf.part},{label}" if leaf.part else label, whole=leaf.whole or shape
+    )
 
 
 # --- contractions read in slices -------------------------------------------------------------
@@ -101,7 +111,13 @@ class _Packed:
 def _outputs(graph: Graph) -> Graph:
     readers = _consumers(graph)
     made = {n.output: at for at, n in enumerate(graph.nodes)}
-    found = [p for at, n in enumerate(graph.nodes) if isinstance(n.op, Contract) for p in (_packed(graph, at, readers, made),) if p]
+    found = [
+        p
+        for at, n in enumerate(graph.nodes)
+        if isinstance(n.op, Contract)
+        for p in (_packed(graph, at, readers, made),)
+        if p
+    ]
     values, leaves = list(graph.values), dict(graph.leaves)
     drop = {at for p in found for at in (p.contraction, *p.chain, *p.slices)}
     fresh: dict[int, list[Node]] = {}
@@ -142,7 +158,10 @@ def _packed(graph: Graph, at: int, readers: dict[int, list[int]], made: dict[int
         if origin is None or len(free) != 1:
             continue
         size = graph.values[node.output].shape[op.out.index(free[0])]
-        dims: list[Dim] = [((size, 1),) if lab == free[0] else (n,) for lab, n in zip(op.out, graph.values[node.output].shape, strict=True)]
+        dims: list[Dim] = [
+            ((size, 1),) if lab == free[0] else (n,)
+            for lab, n in zip(op.out, graph.values[node.output].shape, strict=True)
+        ]
         followed = _follow(graph, node.output, dims, size, readers)
         if followed is not None:
             chain, slices, spans = followed
@@ -224,7 +243,9 @@ def _reshaped(dims: list[Dim], shape: tuple[int, ...]) -> list[Dim] | None:
     return out[::-1]
 
 
-def _apart(graph: Graph, p: _Packed, values: list[Value], leaves: dict[int, Leaf], fresh: list[Node], alias: dict[int, int]) -> None:
+def _apart(
+    graph: Graph, p: _Packed, values: list[Value], leaves: dict[int, Leaf], fresh: list[Node], alias: dict[int, int]
+) -> None:
     """Rebuild the chain once for every slice."""
     parts: dict[tuple[int, int], int] = {}
     for at, span in sorted(zip(p.slices, p.spans, strict=True), key=lambda pair: pair[1]):
@@ -234,7 +255,15 @@ def _apart(graph: Graph, p: _Packed, values: list[Value], leaves: dict[int, Leaf
         parts[span] = _one(graph, p, span, at, values, leaves, fresh)
 
 
-def _one(graph: Graph, p: _Packed, span: tuple[int, int], at: int, values: list[Value], leaves: dict[int, Leaf], fresh: list[Node]) -> int:
+def _one(
+    graph: Graph,
+    p: _Packed,
+    span: tuple[int, int],
+    at: int,
+    values: list[Value],
+    leaves: dict[int, Leaf],
+    fresh: list[Node],
+) -> int:
     """Contraction, bias and moves of one part; the last value keeps the slice's own id."""
     node = graph.nodes[p.contraction]
     op = node.op
@@ -259,7 +288,10 @@ def _one(graph: Graph, p: _Packed, span: tuple[int, int], at: int, values: list[
         before, after = graph.values[link.inputs[0]].shape, graph.values[link.output].shape
         del before
         if isinstance(link.op, Pointwise):
-            extra = [_bias(graph, i, size, span, values, leaves) if i != _carrier(graph, link, p, k) else -1 for i in link.inputs]
+            extra = [
+                _bias(graph, i, size, span, values, leaves) if i != _carrier(graph, link, p, k) else -1
+                for i in link.inputs
+            ]
             steps.append((link.op, tuple(extra), steps[-1][2], link))
         elif isinstance(link.op, Permute):
             steps.append((link.op, (-1,), tuple(steps[-1][2][i] for i in link.op.order), link))
@@ -275,7 +307,16 @@ def _one(graph: Graph, p: _Packed, span: tuple[int, int], at: int, values: list[
         else:
             values.append(Value(tuple(shape_), graph.values[link.output].kind))
             out = len(values) - 1
-        fresh.append(Node(step, tuple(previous if i == -1 else i for i in ins), out, link.scope, link.call, graph.nodes[at].step if out == last else -1))
+        fresh.append(
+            Node(
+                step,
+                tuple(previous if i == -1 else i for i in ins),
+                out,
+                link.scope,
+                link.call,
+                graph.nodes[at].step if out == last else -1,
+            )
+        )
         previous = out
     return last
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,15 @@ import numpy as np
 from anyinit._core.field import Signal, constant, measured
 from anyinit._core.tables import separate
 from anyinit._graph.graph import Graph, Leaf, Node
-from anyinit._graph.ops import Contract, Dropout, Lookup, Pointwise, Softmax
+from anyinit._graph.ops import Contract, Lookup, Pointwise
 from anyinit._rules.contract import terms
 from anyinit._rules.pointwise import as_source
+from anyinit._solve.levels import Levels
+from anyinit._solve.policy import LEVEL, Policy, Style, centred, mirrored_signal
 from anyinit._solve.propagate import Walk, iid
 from anyinit._solve.regions import Region, region
 from anyinit._solve.roles import MOVES, Use, Uses
-from anyinit._solve.policy import LEVEL, Policy, Style, centred, mirrored_signal
 from anyinit._solve.streams import Streams, plain_depth
-from anyinit._solve.levels import Levels
 
 POSITION_BESIDE_TOKENS = 0.3
 KEPT_ROLES = {"slope", "shape", "state", "index"}
@@ -250,7 +250,12 @@ class Solver:
         mine, other = (op.b, op.a) if slot else (op.a, op.b)
         shape = self.graph.values[node.inputs[slot]].shape
         taps_ = {w.tap for w in op.windows} | {w.a for w in op.windows}
-        return math.prod(n for lab, n in zip(mine, shape, strict=True) if lab in op.out and lab not in other and lab not in taps_) or 1
+        return (
+            math.prod(
+                n for lab, n in zip(mine, shape, strict=True) if lab in op.out and lab not in other and lab not in taps_
+            )
+            or 1
+        )
 
     def _weight(self, node: Node, at: int, leaf: int, use: Use, slot: int) -> None:
         uses = self.uses.uses[leaf]
@@ -266,7 +271,9 @@ class Solver:
             why = "tied table: the output layer decides, logits at unit second moment"
             self._decide(leaf, role, self._tied(use), use, node=at, region=place, target=1.0, fan=fan, why=why)
             return
-        style = self.policy.style(leaf, node, place, node.inputs[1 - slot]) if self.auto and role == "weight" else Style()
+        style = (
+            self.policy.style(leaf, node, place, node.inputs[1 - slot]) if self.auto and role == "weight" else Style()
+        )
         z = self._dressed(leaf, 1.0, node, use, style)
         if role == "shared weight" and not place.curved and self._recurrent(leaf):
             role = "recurrent"
@@ -275,10 +282,14 @@ class Solver:
             std, target, why, flags = self._styled(z, node, place, fan, style)
         std, why = self._overridden(leaf, std, why)
         if leaf not in self.decisions:
-            self._decide(leaf, role, std, use, node=at, region=place, target=target, fan=fan, why=why, flags=flags, style=style)
+            self._decide(
+                leaf, role, std, use, node=at, region=place, target=target, fan=fan, why=why, flags=flags, style=style
+            )
         self._dressed(leaf, std, node, use, style)
 
-    def _styled(self, z: Signal, node: Node, place: Region, fan: int, style: Style) -> tuple[float, float | None, str, tuple[str, ...]]:
+    def _styled(
+        self, z: Signal, node: Node, place: Region, fan: int, style: Style
+    ) -> tuple[float, float | None, str, tuple[str, ...]]:
         """Scale as the policy asks, biases included."""
         if style.std is not None:
             self._bias(place, style.phase / math.sqrt(3), style)
@@ -332,7 +343,9 @@ class Solver:
     def _recurrent(self, leaf: int) -> bool:
         """Whether the weight is applied to something made of its own output and the result is added to
         what another weight makes."""
-        nodes = [self.graph.nodes[u.node] for u in self.uses.uses[leaf] if isinstance(self.graph.nodes[u.node].op, Contract)]
+        nodes = [
+            self.graph.nodes[u.node] for u in self.uses.uses[leaf] if isinstance(self.graph.nodes[u.node].op, Contract)
+        ]
         first, second = nodes[0], nodes[1]
         data = next((i for i in second.inputs if i in self.uses.live), None)
         if data is None or not self.streams.ancestors[data] >> first.output & 1:
@@ -346,7 +359,9 @@ class Solver:
             live = [i for i in node.inputs if i in self.uses.live]
             if isinstance(node.op, Pointwise) and node.op.fn == "add" and len(live) == 2:
                 return self.uses.producer[node.output] not in self.streams.residuals
-            if len(live) != 1 or not (isinstance(node.op, MOVES) or (isinstance(node.op, Pointwise) and node.op.fn == "add")):
+            if len(live) != 1 or not (
+                isinstance(node.op, MOVES) or (isinstance(node.op, Pointwise) and node.op.fn == "add")
+            ):
                 return False
             value = node.output
         return False

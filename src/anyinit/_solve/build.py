@@ -67,7 +67,9 @@ def _canonical(solver: Solver) -> list[int]:
     return [*seen, *biases]
 
 
-def _part(solver: Solver, i: int, leaf: Leaf, grads: Mapping[int, Table], key: int, kept: Mapping[str, str]) -> tuple[Part, str]:
+def _part(
+    solver: Solver, i: int, leaf: Leaf, grads: Mapping[int, Table], key: int, kept: Mapping[str, str]
+) -> tuple[Part, str]:
     decision = solver.decisions.get(i)
     grad = float(grads[i][0]) if i in grads else None
     if decision is None:
@@ -147,7 +149,9 @@ def slopes(start: Signal, at: int, end: Signal, *, paired: bool = False) -> tupl
     return float(chi), float(expect(np.asarray(square)) * start.m2 / level)
 
 
-def canonical_layout(solver: Solver, d: Decision) -> tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def canonical_layout(
+    solver: Solver, d: Decision
+) -> tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """View steps from the leaf to its use, and which of its dimensions are groups, outs and ins."""
     assert d.node is not None
     node = solver.graph.nodes[d.node]
@@ -198,7 +202,9 @@ def _assumptions(solver: Solver) -> tuple[str, ...]:
     out: list[str] = []
     if any("unreachable" in d.flags for d in solver.decisions.values()):
         names = [solver.graph.leaves[d.leaf].name for d in solver.decisions.values() if "unreachable" in d.flags]
-        out.append(f"second moment {solver.target:g} cannot be reached after the activation of {_few(names)}; unit variance before it instead")
+        out.append(
+            f"second moment {solver.target:g} cannot be reached after the activation of {_few(names)}; unit variance before it instead"
+        )
     return tuple(out)
 
 
@@ -208,7 +214,12 @@ def _few(names: list[str]) -> str:
 
 def _warnings(solver: Solver, weights: list[Weight]) -> tuple[str, ...]:
     out = list(dict.fromkeys(solver.walk.silent))
-    bad = [w.name for w in weights for p in w.parts if p.predicted_output is not None and not math.isfinite(p.predicted_output)]
+    bad = [
+        w.name
+        for w in weights
+        for p in w.parts
+        if p.predicted_output is not None and not math.isfinite(p.predicted_output)
+    ]
     if bad:
         out.append(f"no finite prediction for {_few(bad)}")
     return tuple(out)

@@ -47,11 +47,17 @@ def needed(solver: Solver, plan: Plan) -> set[int]:
         signal = solver.walk.signals[d.region.output]
         inherited = sum(v * v * solver.walk.variance.get(k, 0.0) for k, v in signal.noise.items())
         plain = solver.depth[solver.graph.nodes[d.node].output] >= 4
-        if inherited > NOISE or (plain and solver.walk.spread(signal) > SPREAD) or (growing and solver.depth[solver.graph.nodes[d.node].output] >= 3):
+        if (
+            inherited > NOISE
+            or (plain and solver.walk.spread(signal) > SPREAD)
+            or (growing and solver.depth[solver.graph.nodes[d.node].output] >= 3)
+        ):
             found.add(d.leaf)
     if not found:
         return set()
-    return {d.leaf for d in placed(solver) if d.node is not None and solver.depth[solver.graph.nodes[d.node].output] >= 3} | found
+    return {
+        d.leaf for d in placed(solver) if d.node is not None and solver.depth[solver.graph.nodes[d.node].output] >= 3
+    } | found
 
 
 def placed(solver: Solver) -> list[Decision]:
@@ -121,7 +127,9 @@ def run(
     runtime.run(weights, set(outputs) | set(ends), visit)
     for d in placed(solver):
         if d.leaf not in found.output and d.leaf in correct:
-            found.warnings.append(f"{solver.graph.leaves[d.leaf].name}: its output could not be observed, so it was not corrected")
+            found.warnings.append(
+                f"{solver.graph.leaves[d.leaf].name}: its output could not be observed, so it was not corrected"
+            )
     return found
 
 
@@ -158,7 +166,9 @@ def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measu
     have = square_mean(array)
     want = signals[d.region.output].m2
     if not math.isfinite(have) or have <= 0 or not 1 / EXTREME < have / max(want, 1e-300) < EXTREME:
-        found.warnings.append(f"{name}: measured level {have:.3g} where {want:.3g} was planned; the batch carries no usable signal here, weight left as drawn")
+        found.warnings.append(
+            f"{name}: measured level {have:.3g} where {want:.3g} was planned; the batch carries no usable signal here, weight left as drawn"
+        )
         return 1.0
     if d.style.std is not None:
         return 1.0  # set by the input's coordinates, not by a level
@@ -185,7 +195,9 @@ def _through_region(solver: Solver, d: Decision, array: Array, goal: float, star
     z = z * math.sqrt(whole / max(float(np.mean(z * z)), 1e-300))
 
     def level(log_s: float) -> float:
-        return math.log(max(float(np.mean(np.square(_apply(steps, z * math.exp(log_s), d.region.output)))), 1e-300) / goal)  # type: ignore[union-attr]
+        return math.log(
+            max(float(np.mean(np.square(_apply(steps, z * math.exp(log_s), d.region.output)))), 1e-300) / goal
+        )  # type: ignore[union-attr]
 
     x0 = math.log(start)
     y0 = level(x0)
@@ -217,7 +229,9 @@ def _pointwise_steps(solver: Solver, d: Decision) -> Steps | None:
         if not started:
             started = node.output == d.region.output
             continue
-        if not isinstance(node.op, Pointwise) or not all(i in known or not solver.walk.signals[i].keys for i in node.inputs):
+        if not isinstance(node.op, Pointwise) or not all(
+            i in known or not solver.walk.signals[i].keys for i in node.inputs
+        ):
             return None
         known.add(node.output)
         steps.append((node.op, tuple(i if i in known else -1 - i for i in node.inputs), node.output))
@@ -256,10 +270,15 @@ def _apply(steps: Steps, z: NDArray[np.float64], start: int) -> NDArray[np.float
 
 def record(plan: Plan, solver: Solver, found: Measurement, *, corrected: bool) -> Plan:
     """The plan with factors and measurements; corrected layers keep theory's value in ``planned``."""
-    by_name = {(solver.graph.leaves[leaf].name, solver.graph.leaves[leaf].part): leaf for leaf in {*found.output, *found.end}}
+    by_name = {
+        (solver.graph.leaves[leaf].name, solver.graph.leaves[leaf].part): leaf for leaf in {*found.output, *found.end}
+    }
     weights: list[Weight] = []
     for w in plan.weights:
-        parts = tuple(_recorded(p, solver, by_name[w.name, p.label], found, corrected) if (w.name, p.label) in by_name else p for p in w.parts)
+        parts = tuple(
+            _recorded(p, solver, by_name[w.name, p.label], found, corrected) if (w.name, p.label) in by_name else p
+            for p in w.parts
+        )
         weights.append(replace(w, parts=parts))
     dead = {n: found.dead[leaf] for (n, _), leaf in sorted(by_name.items()) if found.dead.get(leaf, 0.0) > 0.05}
     extra = [f"{share:.0%} of the units after {n} are zero for every sample of the batch" for n, share in dead.items()]

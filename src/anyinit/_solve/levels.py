@@ -152,7 +152,9 @@ class Levels:
         signals.update(saved)
         return out
 
-    def _reach(self, z: Signal, node: Node, place: Region, target: float, why: str) -> tuple[float, float | None, str, tuple[str, ...]]:
+    def _reach(
+        self, z: Signal, node: Node, place: Region, target: float, why: str
+    ) -> tuple[float, float | None, str, tuple[str, ...]]:
         """Solve ``E a^2 = target`` for the scale: secant steps on logarithms, kept inside a bracket."""
         unit = 1 / math.sqrt(z.m2)
 
@@ -171,13 +173,23 @@ class Levels:
             if not low < new < high:
                 new = 0.5 * (max(low, -12.0) + min(high, 12.0))
             if abs(new) > 6 or high - low < 1e-13:
-                return self._before(z, node, place, unit), None, f"{why} cannot be reached: unit variance before it", ("unreachable",)
+                return (
+                    self._before(z, node, place, unit),
+                    None,
+                    f"{why} cannot be reached: unit variance before it",
+                    ("unreachable",),
+                )
             got = level(new)
             slope = (got - y) / (new - x) if new != x else slope
             x, y = new, got
             low, high = (low, x) if y > 0 else (x, high)
         if abs(y) > 1e-3:
-            return self._before(z, node, place, unit), None, f"{why} cannot be reached: unit variance before it", ("unreachable",)
+            return (
+                self._before(z, node, place, unit),
+                None,
+                f"{why} cannot be reached: unit variance before it",
+                ("unreachable",),
+            )
         return unit * math.exp(x), target, why, ()
 
     def _before(self, z: Signal, node: Node, place: Region, unit: float) -> float:

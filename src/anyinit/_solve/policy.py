@@ -30,7 +30,9 @@ from anyinit._solve.roles import MOVES, Uses
 
 ODD = 0.03  # share of the odd part's second moment that may be nonlinear in a mirrored chain
 CHAIN = 4  # weights from which a plain chain is worth mirroring
-LEVEL = 4.9  # second moment after a mirrored activation whose level slope exceeds one (gates act more like relu's there)
+LEVEL = (
+    4.9  # second moment after a mirrored activation whose level slope exceeds one (gates act more like relu's there)
+)
 HELD_LEVEL, HELD_GRADIENT = 100.0, 10.0  # products of chi and chi_1 that independent draws may have over a chain
 GROWTH = 100.0  # growth of the gradient over the whole depth for odd saturating activations
 LENGTH = 0.2  # relative variance of a sample's squared norm from which its length carries information
@@ -122,6 +124,7 @@ class Policy:
 
     def _unit_level(self, node: Node, place: Region) -> float:
         """Level before an activation that gives unit level after it; one where there is none."""
+
         def excess(log_q: float) -> float:
             end = self._replayed(self._probe(node, math.exp(log_q)), node.output, place)
             return -1.0 if end is None else math.log(max(end.m2, 1e-300))
@@ -135,7 +138,12 @@ class Policy:
         """A weight used once, without groups, whose outputs come in pairs."""
         uses = self.uses.uses.get(leaf, ())
         op = node.op
-        if len(uses) != 1 or not uses[0].pure or not isinstance(op, Contract) or self.graph.leaves[leaf].name in self.kept:
+        if (
+            len(uses) != 1
+            or not uses[0].pure
+            or not isinstance(op, Contract)
+            or self.graph.leaves[leaf].name in self.kept
+        ):
             return False
         if self.graph.values[leaf].kind != "float":
             return False
@@ -165,7 +173,11 @@ class Policy:
         if end is None or end.nodes.ndim != 1 or len(end.keys) != 1:
             return None
         following = self.graph.nodes[place.next] if place.next is not None else None
-        if following is None or not isinstance(following.op, Contract) or not self._sign_leads(end, following, place.end):
+        if (
+            following is None
+            or not isinstance(following.op, Contract)
+            or not self._sign_leads(end, following, place.end)
+        ):
             return None
         odd = 0.5 * (end.nodes - end.nodes[::-1])
         slope, square = float(WEIGHT @ (odd * GRID)), float(WEIGHT @ (odd * odd))
@@ -185,7 +197,12 @@ class Policy:
         hidden = {w.a for w in op.windows}
         contracted = [d for d, lab in enumerate(labels) if lab not in op.out and lab not in hidden]
         places = [(d, k) for d, dim in enumerate(end.layout.dims) for k, (_, g) in enumerate(dim) if g == sign[0]]
-        return len(places) == 1 and places[0][1] == 0 and contracted[:1] == [places[0][0]] and end.layout.sizes[sign[0]] == 2
+        return (
+            len(places) == 1
+            and places[0][1] == 0
+            and contracted[:1] == [places[0][0]]
+            and end.layout.sizes[sign[0]] == 2
+        )
 
     def _probe(self, node: Node, q: float) -> Signal:
         """A Gaussian output of a mirrored weight at level ``q``."""
@@ -225,7 +242,11 @@ class Policy:
     def _centred(self, node: Node) -> bool:
         """A stride-one convolution with an odd kernel can pass everything through its centre tap."""
         op = node.op
-        return isinstance(op, Contract) and bool(op.windows) and all(w.stride == w.spread == 1 and w.size % 2 == 1 for w in op.windows)
+        return (
+            isinstance(op, Contract)
+            and bool(op.windows)
+            and all(w.stride == w.spread == 1 and w.size % 2 == 1 for w in op.windows)
+        )
 
     # ------------------------------------------------------------------ weights outside chains
     def _lone(self, node: Node, place: Region) -> Style:
@@ -241,7 +262,9 @@ class Policy:
         if odd and chi < 0.999:
             return self._saturating(node, place, depth)
         if chi > STEEP and chi * chi_1 > 1.05 and self._biased(place):
-            return Style(bias=1 - 1 / math.sqrt(chi * chi_1), why=f"level slope {chi:.3g}: biases bring chi * chi_1 to one")
+            return Style(
+                bias=1 - 1 / math.sqrt(chi * chi_1), why=f"level slope {chi:.3g}: biases bring chi * chi_1 to one"
+            )
         return Style()
 
     def _saturating(self, node: Node, place: Region, depth: int) -> Style:
@@ -310,7 +333,13 @@ class Policy:
         """Biases for inputs that differ in length; bandwidth and phases for oscillating activations."""
         source = self.uses.source(data)
         op = node.op
-        if self.graph.leaves.get(source) is None or self.graph.leaves[source].role != "input" or not isinstance(op, Contract) or op.windows or not place.curved:
+        if (
+            self.graph.leaves.get(source) is None
+            or self.graph.leaves[source].role != "input"
+            or not isinstance(op, Contract)
+            or op.windows
+            or not place.curved
+        ):
             return style
         if self._oscillates(node, place):
             rate = math.sqrt(self._argument(node, place))
@@ -339,7 +368,10 @@ class Policy:
         slopes = [self._slopes(node, place, q) for q in levels]
         if any(e is None or e.nodes.ndim != 1 for e in ends):
             return False
-        return bool(abs(ends[1].m2 / ends[0].m2 - 1) < 0.3 and slopes[1][1] * ends[1].m2 / levels[1] > 0.3 * slopes[0][1] * ends[0].m2 / levels[0])  # type: ignore[union-attr]
+        return bool(
+            abs(ends[1].m2 / ends[0].m2 - 1) < 0.3
+            and slopes[1][1] * ends[1].m2 / levels[1] > 0.3 * slopes[0][1] * ends[0].m2 / levels[0]
+        )  # type: ignore[union-attr]
 
 
 def _slope(nodes: Nodes) -> float:
@@ -369,7 +401,18 @@ def mirrored_signal(layout_shape: tuple[int, ...], out: int | None, into: int | 
 def centred(op: Contract) -> Contract:
     """The contraction that a kernel with only its centre tap performs."""
     windows = tuple(
-        Window(w.a, w.tap, w.out, 1, w.stride, 1, w.pad_low - w.dilation * (w.size // 2), w.pad_high - w.dilation * (w.size // 2), w.spread) for w in op.windows
+        Window(
+            w.a,
+            w.tap,
+            w.out,
+            1,
+            w.stride,
+            1,
+            w.pad_low - w.dilation * (w.size // 2),
+            w.pad_high - w.dilation * (w.size // 2),
+            w.spread,
+        )
+        for w in op.windows
     )
     return replace(op, windows=windows)
 

@@ -65,7 +65,9 @@ class Walk:
         level = float(np.mean(np.square(np.abs(data).astype(np.float64))))
         if level >= SILENT:
             return False
-        self.silent.append(f"{leaf.name}: the batch is zero or close to it (second moment {level:.3g}); a unit normal input was assumed")
+        self.silent.append(
+            f"{leaf.name}: the batch is zero or close to it (second moment {level:.3g}); a unit normal input was assumed"
+        )
         return True
 
     def step(self, node: Node) -> Signal:
@@ -86,7 +88,13 @@ class Walk:
         noise = dict(out.noise)
         for i in node.inputs:
             x = self.signals[i]
-            if node.output in self.paired and x.nodes.ndim == 1 and i not in self.graph.leaves and x.m2 > 0 and float(x.corr[0].min()) < -0.99:
+            if (
+                node.output in self.paired
+                and x.nodes.ndim == 1
+                and i not in self.graph.leaves
+                and x.m2 > 0
+                and float(x.corr[0].min()) < -0.99
+            ):
                 seen = differences(x)
                 for k in {*x.noise, *seen.noise}:
                     noise[k] = noise.get(k, 0.0) + seen.noise.get(k, 0.0) - x.noise.get(k, 0.0)

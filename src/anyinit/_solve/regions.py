@@ -46,7 +46,13 @@ def region(uses: Uses, value: int, limit: int = 48) -> Region:
         at = frontier.pop(0)
         node = graph.nodes[at]
         foreign = [i for i in node.inputs if i not in members and i in uses.live]
-        if _meets(uses, node, foreign, at0) and not any(_bends(uses, n.op, n.inputs) for n in (graph.nodes[a] for a in inside) if isinstance(n.op, Pointwise)) and set(open_) == {value_before(node, members)}:
+        if (
+            _meets(uses, node, foreign, at0)
+            and not any(
+                _bends(uses, n.op, n.inputs) for n in (graph.nodes[a] for a in inside) if isinstance(n.op, Pointwise)
+            )
+            and set(open_) == {value_before(node, members)}
+        ):
             inside.append(at)
             members.add(node.output)
             ends.append((node.output, len(inside)))
@@ -72,7 +78,11 @@ def region(uses: Uses, value: int, limit: int = 48) -> Region:
             ends.append((node.output, len(inside)))
     output = _biased(uses, value, ends)
     end, count = ends[-1]
-    words = tuple(n.op.fn for n in (graph.nodes[a] for a in inside[:count]) if isinstance(n.op, Pointwise) and _bends(uses, n.op, n.inputs))
+    words = tuple(
+        n.op.fn
+        for n in (graph.nodes[a] for a in inside[:count])
+        if isinstance(n.op, Pointwise) and _bends(uses, n.op, n.inputs)
+    )
     if crossed is not None:
         words = ()
     elif not words:

@@ -116,7 +116,9 @@ class Uses:
                     for leaf in self.roots(i):
                         _, chain, pure = self.origin[i]
                         own = self.origin[i][0] == leaf
-                        self.uses.setdefault(leaf, []).append(Use(leaf, i, chain if own else (), pure and own, at, slot))
+                        self.uses.setdefault(leaf, []).append(
+                            Use(leaf, i, chain if own else (), pure and own, at, slot)
+                        )
         return self.uses
 
     def roots(self, value: int) -> tuple[int, ...]:
@@ -124,7 +126,9 @@ class Uses:
         if value in self.graph.leaves:
             return (value,) if self.graph.leaves[value].role == "param" else ()
         node = self.graph.nodes[self.producer[value]]
-        return tuple(dict.fromkeys(r for i in node.inputs if i in self.origin or i in self.graph.leaves for r in self.roots(i)))
+        return tuple(
+            dict.fromkeys(r for i in node.inputs if i in self.origin or i in self.graph.leaves for r in self.roots(i))
+        )
 
     def role(self, use: Use) -> str:
         """Role of a parameter at one use."""
@@ -150,7 +154,11 @@ class Uses:
     def _elementwise(self, use: Use, node: Node, op: Pointwise) -> str:
         wide = sum(n > 1 for n in self.graph.values[use.leaf].shape)
         if op.fn in {"add", "sub"}:
-            return "position" if wide > 1 and self.graph.leaves[use.leaf].role == "param" and self._spans_channels(use) else "bias"
+            return (
+                "position"
+                if wide > 1 and self.graph.leaves[use.leaf].role == "param" and self._spans_channels(use)
+                else "bias"
+            )
         if op.fn in {"mul", "div"}:
             return "gain"
         if op.fn in {"leaky_relu", "prelu", "elu", "celu"} and use.slot > 0:
@@ -179,7 +187,9 @@ class Uses:
         while value in self.producer:
             node = self.graph.nodes[self.producer[value]]
             live = [i for i in node.inputs if i in self.live]
-            passing = isinstance(node.op, (*moves, Dropout)) or (isinstance(node.op, Pointwise) and node.op.fn in {"add", "sub", "mul", "div"})
+            passing = isinstance(node.op, (*moves, Dropout)) or (
+                isinstance(node.op, Pointwise) and node.op.fn in {"add", "sub", "mul", "div"}
+            )
             if not passing or len(live) != 1:
                 return value
             value = live[0]

@@ -37,8 +37,18 @@ def trails(solver: object, grads: Mapping[int, Table]) -> tuple[Stability, ...]:
             start = solver.graph.nodes[d.node].output
             from anyinit._solve.build import slopes
 
-            chi, chi_1 = slopes(solver.walk.signals[start], start, solver.walk.signals[d.region.end], paired=d.style.mirrored in {"rows", "both"})
-            pending[d.region.end] = (start, chi if chi is not None else 1.0, chi_1 if chi_1 is not None else 1.0, " ".join(d.region.words))
+            chi, chi_1 = slopes(
+                solver.walk.signals[start],
+                start,
+                solver.walk.signals[d.region.end],
+                paired=d.style.mirrored in {"rows", "both"},
+            )
+            pending[d.region.end] = (
+                start,
+                chi if chi is not None else 1.0,
+                chi_1 if chi_1 is not None else 1.0,
+                " ".join(d.region.words),
+            )
     by_node = {d.node: d.leaf for d in solver.decisions.values() if d.node is not None and d.region is not None}
     for position, node in enumerate(solver.graph.nodes):
         known = [(i, at[i]) for i in node.inputs if i in at]
@@ -52,7 +62,12 @@ def trails(solver: object, grads: Mapping[int, Table]) -> tuple[Stability, ...]:
             trail = Trail(trail.chi, trail.chi_1, (*trail.leaves, by_node[position]), trail.words)
         if node.output in pending and trail.leaves:
             _, chi, chi_1, words = pending[node.output]
-            trail = Trail(trail.chi + math.log(max(chi, 1e-12)), trail.chi_1 + math.log(max(chi_1, 1e-12)), trail.leaves, (*trail.words, words) if words else trail.words)
+            trail = Trail(
+                trail.chi + math.log(max(chi, 1e-12)),
+                trail.chi_1 + math.log(max(chi_1, 1e-12)),
+                trail.leaves,
+                (*trail.words, words) if words else trail.words,
+            )
         if trail.leaves:
             at[node.output] = trail
             found[trail.leaves] = trail
@@ -78,7 +93,9 @@ def _records(solver: object, trail: Trail) -> list[Stability]:
     word = max(set(trail.words), key=trail.words.count)
     level, gradient = math.exp(min(trail.chi, 700)), math.exp(max(min(trail.chi_1, 700), -700))
     chi, chi_1 = math.exp(trail.chi / depth), math.exp(trail.chi_1 / depth)
-    out = [Stability("level", word, names, depth, chi, level, level <= HELD_LEVEL, _level_text(word, depth, chi, level))]
+    out = [
+        Stability("level", word, names, depth, chi, level, level <= HELD_LEVEL, _level_text(word, depth, chi, level))
+    ]
     held = 1 / HELD_GRADIENT <= gradient <= HELD_GRADIENT
     kind = "gradient" if gradient >= 1 else "vanishing gradient"
     out.append(Stability(kind, word, names, depth, chi_1, gradient, held, _gradient_text(word, depth, chi_1, gradient)))

@@ -42,7 +42,9 @@ class Streams:
             if u == v or u not in self.uses.live or v not in self.uses.live:
                 continue
             for skip, branch in ((u, v), (v, u)):
-                if self._contains(branch, self.uses.source(skip, cuts=False)) and self._weighted(branch, self.uses.source(skip, cuts=False)):
+                if self._contains(branch, self.uses.source(skip, cuts=False)) and self._weighted(
+                    branch, self.uses.source(skip, cuts=False)
+                ):
                     self.residuals[at] = Residual(at, skip, branch)
                     before = self._previous(skip)
                     self.stream[at] = at if before is None else self.stream[before]
