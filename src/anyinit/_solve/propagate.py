@@ -18,6 +18,7 @@ from anyinit._rules.base import Site
 from anyinit._rules.pointwise import as_source
 
 Z95 = 1.6448536269514722
+THEORY = 0.015  # standard error of a predicted log level, added to the noise of the draw (median error 0.02 bits)
 SILENT = 1e-12  # second moment of an input below which it says nothing about scale
 
 
@@ -113,7 +114,7 @@ class Walk:
     def spread(self, signal: Signal) -> float:
         """Variance over draws of the log second moment of one value."""
         inherited = sum(v * v * self.variance.get(k, 0.0) for k, v in signal.noise.items())
-        return math.log1p(max(signal.fluctuation() + inherited, 0.0))
+        return math.log1p(max(signal.fluctuation() + inherited, 0.0)) + THEORY**2
 
     def band(self, signal: Signal) -> tuple[float, float]:
         """5 and 95 % quantiles of the second moment of one draw, log-normal around the mean."""
