@@ -13,6 +13,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ def _grid() -> tuple[Nodes, Nodes]:
     x, w = np.polynomial.legendre.leggauss(_ORDER)
     nodes: list[Nodes] = []
     weights: list[Nodes] = []
-    for a, b in zip(_EDGES, _EDGES[1:], strict=False):
+    for a, b in pairwise(_EDGES):
         z = 0.5 * (b - a) * x + 0.5 * (a + b)
         nodes.append(z)
         weights.append(0.5 * (b - a) * w * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
@@ -223,7 +224,9 @@ _CUBIC = np.linspace(0.0, 0.6, 61)
 _KURTOSIS = np.array([float(WEIGHT @ (GRID + c * HERMITE[3]) ** 4) / (1 + c * c) ** 2 for c in _CUBIC])
 
 
-def gaussian(layout: Layout, mean: float, cov: Table, key: Hashable, kurtosis: float = 3.0, rigid: float = 0.0) -> Signal:
+def gaussian(
+    layout: Layout, mean: float, cov: Table, key: Hashable, kurtosis: float = 3.0, rigid: float = 0.0
+) -> Signal:
     """A Gaussian (or mildly heavy-tailed) value with mean and second-moment table ``cov``.
 
     kurtosis: E x^4 / (E x^2)^2 of the centred value; above 3 the nodes follow ``g + c h_3(g)``
@@ -312,7 +315,9 @@ def measured(array: NDArray[np.generic], key: Hashable, *, sample_groups: bool =
         sample = np.sort(sample)[:: max(sample.size // 20000, 1)]
     nodes = quantiles(sample, np.ones_like(sample))
     mean = float(flat.mean())
-    nodes = mean + (nodes - expect(nodes)) * math.sqrt(max(cov[0] - mean * mean, 0) / max(expect((nodes - expect(nodes)) ** 2), 1e-300))
+    nodes = mean + (nodes - expect(nodes)) * math.sqrt(
+        max(cov[0] - mean * mean, 0) / max(expect((nodes - expect(nodes)) ** 2), 1e-300)
+    )
     corr = correlation_for(nodes, cov)
     corr[0] = 1.0
     return Signal(layout, nodes, (key,), (corr,), rigid=(1.0,), data=array)

@@ -208,7 +208,9 @@ def gather_down(source: Layout, table: Table, target: Layout) -> Table:
     return collapse(fine, table[a], b, target.groups) * times * times
 
 
-def simplify(layout: Layout, tables: Sequence[Table], limit: int = 7, tolerance: float = 1e-9) -> tuple[Layout, list[Table]]:
+def simplify(
+    layout: Layout, tables: Sequence[Table], limit: int = 7, tolerance: float = 1e-9
+) -> tuple[Layout, list[Table]]:
     """Merge groups that the tables do not tell apart; above ``limit`` groups merge the closest."""
     out = list(tables)
     while layout.groups > 1:

@@ -318,16 +318,18 @@ def _triangle(op: ops.Triangle, xs: Sequence[Array], shape: Shape, rng: np.rando
     return (np.triu if op.upper else np.tril)(xs[0], op.diagonal)
 
 
-MEANING |= {
-    ops.Reshape: lambda op, xs, shape, rng: xs[0].reshape(shape),
-    ops.Permute: lambda op, xs, shape, rng: xs[0].transpose(op.order),
-    ops.Expand: lambda op, xs, shape, rng: np.broadcast_to(xs[0], shape),
-    ops.Slice: lambda op, xs, shape, rng: xs[0][along(op.dim, slice(op.start, op.stop, op.step), xs[0].ndim)],
-    ops.Concat: lambda op, xs, shape, rng: np.concatenate(xs, op.dim),
-    # any permutation will do: a reversal, as one that is its own inverse
-    ops.Shuffle: lambda op, xs, shape, rng: np.flip(xs[0], op.dims),
-    ops.Fill: lambda op, xs, shape, rng: np.full(shape, op.value),
-}
+MEANING.update(
+    {
+        ops.Reshape: lambda op, xs, shape, rng: xs[0].reshape(shape),
+        ops.Permute: lambda op, xs, shape, rng: xs[0].transpose(op.order),
+        ops.Expand: lambda op, xs, shape, rng: np.broadcast_to(xs[0], shape),
+        ops.Slice: lambda op, xs, shape, rng: xs[0][along(op.dim, slice(op.start, op.stop, op.step), xs[0].ndim)],
+        ops.Concat: lambda op, xs, shape, rng: np.concatenate(xs, op.dim),
+        # any permutation will do: a reversal, as one that is its own inverse
+        ops.Shuffle: lambda op, xs, shape, rng: np.flip(xs[0], op.dims),
+        ops.Fill: lambda op, xs, shape, rng: np.full(shape, op.value),
+    }
+)
 
 
 # --- chance -----------------------------------------------------------------------------------

@@ -96,6 +96,11 @@ def _pointwise(op: ops.Pointwise, xs: Sequence[Array], y: Array, g: Array) -> Gr
     return tuple(out)
 
 
+def _ordered(x: Array, names: list[int], to: list[int]) -> Array:
+    """Dimensions in another order of their labels."""
+    return x.transpose([names.index(n) for n in to])
+
+
 @pullback(ops.Contract)
 def _contract(op: ops.Contract, xs: Sequence[Array], y: Array, g: Array) -> Gradients:
     a, labels = taps_of(op, xs[0], y.shape)
@@ -106,11 +111,12 @@ def _contract(op: ops.Contract, xs: Sequence[Array], y: Array, g: Array) -> Grad
         d = op.a.index(w.a)
         at, real = window_index(w, xs[0].shape[d], y.shape[op.out.index(w.out)])
         keep = [n for n in names if n not in (w.out, w.tap)]
-        moved = np.einsum(to_a, names, [*keep, w.out, w.tap]) * real
+        moved = _ordered(to_a, names, [*keep, w.out, w.tap]) * real
         folded = np.zeros((*moved.shape[:-2], xs[0].shape[d]))
-        np.add.at(folded, (..., at), moved)
+        places: Any = (..., at)
+        np.add.at(folded, places, moved)
         to_a, names = folded, [*keep, w.a]
-    return np.einsum(to_a, names, list(op.a)), to_b
+    return _ordered(to_a, names, list(op.a)), to_b
 
 
 def _kept(op: ops.Reduce, v: Array, like: Array) -> Array:
@@ -221,11 +227,13 @@ def _linear(op: Any, xs: Sequence[Array], y: Array, g: Array) -> Gradients:
     return (np.real(g.conj().ravel() @ _matrix(op, xs[0].shape, y.shape)).reshape(xs[0].shape),)
 
 
-PULLBACK |= {
-    ops.Resize: _linear,
-    ops.Spectral: _linear,
-    ops.Random: lambda op, xs, y, g: (),
-    ops.Fill: lambda op, xs, y, g: (),
-}
+PULLBACK.update(
+    {
+        ops.Resize: _linear,
+        ops.Spectral: _linear,
+        ops.Random: lambda op, xs, y, g: (),
+        ops.Fill: lambda op, xs, y, g: (),
+    }
+)
 
 __all__ = ["MOVERS", "PULLBACK", "pull_back", "pullback"]

@@ -1,6 +1,18 @@
 """The home of the statistics rules: one file for each family of operations."""
 
-from anyinit._rules import attention, contract, gather, order, pointwise, pool, random, reduce, structure, transform
+from anyinit._rules import (
+    attention,
+    contract,
+    gather,
+    merge,
+    order,
+    pointwise,
+    pool,
+    random,
+    reduce,
+    structure,
+    transform,
+)
 from anyinit._rules.base import ADJOINT, FORWARD
 
 __all__ = [
@@ -9,6 +21,7 @@ __all__ = [
     "attention",
     "contract",
     "gather",
+    "merge",
     "order",
     "pointwise",
     "pool",

@@ -11,6 +11,7 @@ The adjoint is the same with ``M`` transposed.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -121,7 +122,8 @@ def by_pairs(
     dims: list[list[Factor]] = [list(f) for f in layout.dims]
     dims[dim] = [(size, "mapped")] if size > 1 else []
     after, keys = build(dims)
-    masks = lift(after, keys, {g: 1 << g for g in range(layout.groups)} | {"mapped": bit})
+    touches: dict[Hashable, int] = {g: 1 << g for g in range(layout.groups)}
+    masks = lift(after, keys, touches | {"mapped": bit})
     new = 1 << keys.index("mapped") if "mapped" in keys else 0
     same, apart = table[masks & ~bit], table[masks | bit]
     a, b, c, d = weights

@@ -97,7 +97,7 @@ def bilinear(
     dims: list[list[Factor]] = []
     for lab in out:
         if lab in slid:
-            wa, _, _, _, n = slid[lab]
+            n = slid[lab][4]
             dims.append([(n, ("w", lab))])
             continue
         dims.append(_factors(lab, in_a.get(lab), in_b.get(lab), touch_a, touch_b))

@@ -19,7 +19,8 @@ from anyinit._core.tables import Factor, Layout, Masks, Table, align, build, con
 from anyinit._graph.ops import Gather, Lookup, Op, Scatter
 from anyinit._rules.axis import alone, mapped, padding
 from anyinit._rules.base import Inputs, Site, adjoint, forward, inherited
-from anyinit._rules.structure import blended, moved
+from anyinit._rules.merge import blended
+from anyinit._rules.structure import moved, resized
 
 Mask = NDArray[np.int64]
 
@@ -126,7 +127,9 @@ def picked(x: Layout, dim: int, ids: Sequence[Signal], shape: Sequence[int]) -> 
     touches = lift(plain, keys, {k: sum(1 << g for g in _groups(k)) for k in keys})
     sizes = source.shape[dim : dim + count]
     equal = [equality(i.but(layout=k), n)[m] for i, k, n, m in zip(ids, known, sizes, maps[1:], strict=True)]
-    own = [1 << g for d, f in enumerate(layout.dims) for _, g in f if (d == dim if step else dim <= d < dim + len(where))]
+    own = [
+        1 << g for d, f in enumerate(layout.dims) for _, g in f if (d == dim if step else dim <= d < dim + len(where))
+    ]
     pairs = _met(layout, sum(set(own)), math.prod(shape[dim : dim + 1]) if step else math.prod(where))
     return Picked(source, layout, touches[maps[0]], tuple(zip(sizes, bits, equal, strict=True)), pairs)
 
@@ -204,15 +207,13 @@ def gather(op: Gather, inputs: Inputs, site: Site) -> Signal:
     """
     x = inputs[0]
     if inputs[1].layout.size == 1 and len(site.shape) == len(x.layout.shape):
-        from anyinit._rules.structure import _resized
-
-        layout, masks = _resized(x.layout, site.shape)
+        layout, masks = resized(x.layout, site.shape)
         return moved(x, layout, op, masks)
     how = picked(x.layout, op.dim, inputs[1:], site.shape)
     if how is not None:
         return _take(x, how, site.id, op)
     layout = separate(site.shape)
-    everywhere = {g: (1 << x.layout.groups) - 1 for g in range(layout.groups)}
+    everywhere: dict[Hashable, int] = dict.fromkeys(range(layout.groups), (1 << x.layout.groups) - 1)
     return moved(x, layout, op, lift(layout, list(range(layout.groups)), everywhere))
 
 
@@ -252,7 +253,9 @@ def scatter(op: Scatter, inputs: Inputs, site: Site) -> Signal:
         return from_table(base.layout, base.mean + times * src.mean, cov, site.id).but(noise=noise)
     q = _covered(how)
     both = _both_kept(how, q, base.layout)
-    pair = _added(how, written, base.layout, op.dim) / np.maximum(_added(how, np.ones(written.size), base.layout, op.dim), 1e-300)
+    pair = _added(how, written, base.layout, op.dim) / np.maximum(
+        _added(how, np.ones(written.size), base.layout, op.dim), 1e-300
+    )
     table = both * base.cov + (1 - 2 * (1 - q) + both) * pair + 2 * (1 - q - both) * base.mean * src.mean
     return blended([(base, 1 - q), (src, q)], base.layout, table, site.id)
 

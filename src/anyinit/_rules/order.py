@@ -16,10 +16,10 @@ from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, correlation_for, ex
 from anyinit._core.tables import Table
 from anyinit._graph.ops import Sort
 from anyinit._rules.base import Inputs, Site, adjoint, forward
-from anyinit._rules.structure import _resized, moved, spread_back
+from anyinit._rules.structure import moved, resized, spread_back
 
-_U, _UW = np.polynomial.hermite_e.hermegauss(24)
-_UW = _UW / _UW.sum()
+_U, _RAW = np.polynomial.hermite_e.hermegauss(24)
+_UW = _RAW / _RAW.sum()
 _Z = np.linspace(-8.5, 8.5, 341)
 
 
@@ -122,7 +122,7 @@ def sort(op: Sort, inputs: Inputs, site: Site) -> Signal:
     different rows agree at the same rank as far as the means of the ranks do."""
     x = inputs[0]
     n, k = x.layout.shape[op.dim], op.k or x.layout.shape[op.dim]
-    layout, masks = _resized(x.layout, site.shape)
+    layout, masks = resized(x.layout, site.shape)
     if x.nodes.ndim != 1 or n == 1:
         return moved(x, layout, op, masks)
     bits = sum({1 << g for _, g in x.layout.dims[op.dim]})

@@ -93,7 +93,9 @@ def pointwise(op: Pointwise, inputs: Inputs, site: Site) -> Signal:
         if len(keys) > 2:
             inputs = tuple(_flattened(x, site, i) for i, x in enumerate(inputs))
             keys = list(dict.fromkeys(k for x in inputs for k in x.keys))
-        result = _mixture(op, inputs, layout, maps, site) if len(keys) > 2 else _joint(op, inputs, layout, maps, keys, site)
+        result = (
+            _mixture(op, inputs, layout, maps, site) if len(keys) > 2 else _joint(op, inputs, layout, maps, keys, site)
+        )
     result = _annotate(op, inputs, result)
     if op.fn in {"mul", "div"} and any(x is not y for x, y in zip(given, inputs, strict=True)):
         result = result.but(rigid=(1.0,) * len(result.keys))  # divided by its own norm: the level is fixed
@@ -124,13 +126,14 @@ def _root(key: Hashable) -> Hashable:
 
 def _kept(op: Pointwise, inputs: Inputs) -> Signal | None:
     """Masking of logits: statistics of the visible entries, with the mask beside them."""
-    if op.fn not in {"add", "where"} or len(inputs) > 3:
+    if op.fn not in {"add", "where"} or len(inputs) > 3 or not inputs:
         return None
     if op.fn == "add" and len(inputs) == 2:
         for x, m in (inputs, inputs[::-1]):
-            if m.data is not None and m.data.dtype != bool and m.data.size and float(np.min(m.data.real)) <= BLOCKED and x.keys:
+            numbers = m.data is not None and m.data.dtype != bool and m.data.size > 0
+            if m.data is not None and numbers and float(np.min(m.data.real)) <= BLOCKED and x.keys:
                 visible = np.asarray(m.data.real > BLOCKED)
-                bias = float(np.mean(m.data[visible])) if visible.any() else 0.0
+                bias = float(np.mean(m.data.real[visible].astype(np.float64))) if visible.any() else 0.0
                 return x.but(nodes=x.nodes + bias, kept=visible if x.kept is None else x.kept & visible)
     if op.fn == "where" and op.args[0] is None and inputs[0].data is not None:
         cond = np.asarray(inputs[0].data).astype(bool)
@@ -138,8 +141,8 @@ def _kept(op: Pointwise, inputs: Inputs) -> Signal | None:
         yes = rest.pop(0) if op.args[1] is None else op.args[1]
         no = rest.pop(0) if op.args[2] is None else op.args[2]
         for x, other, visible in ((yes, no, cond), (no, yes, ~cond)):
-            level = other if isinstance(other, float) else (other.mean if isinstance(other, Signal) and not other.keys else None)
-            if isinstance(x, Signal) and x.keys and level is not None and level <= BLOCKED:
+            level = other.mean if isinstance(other, Signal) and not other.keys else other
+            if isinstance(x, Signal) and x.keys and isinstance(level, float) and level <= BLOCKED:
                 return x.but(kept=visible if x.kept is None else x.kept & visible)
     return None
 
@@ -159,7 +162,9 @@ def _sum(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], site:
     table = a.cov[maps[0]] + b.cov[maps[1]] + 2 * sa * sb * a.mean * b.mean
     mean = sa * a.mean + sb * b.mean
     if all(x.affine() for x in inputs):
-        rigid = sum(float(x.cov[0]) * (x.rigid[0] if x.rigid else 1.0) for x in inputs) / max(float(a.cov[0] + b.cov[0]), 1e-300)
+        rigid = sum(float(x.cov[0]) * (x.rigid[0] if x.rigid else 1.0) for x in inputs) / max(
+            float(a.cov[0] + b.cov[0]), 1e-300
+        )
         out = gaussian(layout, mean, table, site.id, rigid=rigid**2)
         total2 = max(float(a.cov[0] + b.cov[0]), 1e-300)
         out = out.but(wobble=(sum((float(x.cov[0]) / total2) ** 2 * sum(x.wobble) for x in inputs),))
@@ -176,7 +181,9 @@ def _sum(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], site:
     return out.but(noise=inherited(a, b, weights=share), sources={})
 
 
-def _joint(op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], keys: list[Hashable], site: Site) -> Signal:
+def _joint(
+    op: Pointwise, inputs: Inputs, layout: Layout, maps: list[Masks], keys: list[Hashable], site: Site
+) -> Signal:
     """Evaluate on the common grid of the operands' fields."""
     corr: list[Table] = []
     rigid: list[float] = []
@@ -240,9 +247,8 @@ def _noise(out: Signal, inputs: Inputs, grids: list[Nodes]) -> dict[int, float]:
         chi = expect(np.asarray(out.nodes * src.deriv * src.nodes)) / out.m2
         for k, v in src.noise.items():
             noise[k] = noise.get(k, 0.0) + chi * v
-    covered = {s for x in inputs for s in x.sources}
     for x in inputs:
-        if not x.sources and covered is not None:
+        if not x.sources:
             for k, v in x.noise.items():
                 noise[k] = noise.get(k, 0.0) + v
     return noise
@@ -291,7 +297,8 @@ def _points(dimensions: int) -> Nodes:
     """4096 quasi-random standard normal points, with exactly that mean and covariance."""
     from scipy.stats import qmc  # costs 0.2 s to import, needed only here
 
-    points = ndtri(np.clip(qmc.Sobol(dimensions, seed=1).random(4096), 1e-9, 1 - 1e-9))
+    shift = np.random.default_rng(1).random(dimensions)
+    points = ndtri(np.clip((qmc.Sobol(dimensions, scramble=False).random(4096) + shift) % 1.0, 1e-9, 1 - 1e-9))
     points = points - points.mean(0)
     whiten = np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points)))
     return np.asarray(points @ whiten.T, dtype=np.float64)
@@ -309,7 +316,9 @@ def _annotate(op: Pointwise, inputs: Inputs, out: Signal) -> Signal:
         equal = None
     kept = next((x.kept for x in inputs if x.kept is not None), None)
     lines = line if plug is not None else frozenset[Hashable]()
-    return out.but(lineage=lines, plug=plug, equal=equal, kept=kept, phase=any(x.phase for x in inputs) and op.fn != "abs")
+    return out.but(
+        lineage=lines, plug=plug, equal=equal, kept=kept, phase=any(x.phase for x in inputs) and op.fn != "abs"
+    )
 
 
 def as_source(signal: Signal, at: int) -> Signal:
@@ -336,7 +345,9 @@ def pointwise_adjoint(op: Pointwise, inputs: Inputs, output: Signal, grad: Table
     here = pointwise(op, fresh, site)
     tables = region_tables(here) or _population_slopes(op, fresh, here, output.layout.shape)
     grad = grad if here.layout.dims == output.layout.dims else _as(output, grad, here)
-    return tuple(gather_down(here.layout, grad * tables[i], x.layout) if i in tables else None for i, x in enumerate(inputs))
+    return tuple(
+        gather_down(here.layout, grad * tables[i], x.layout) if i in tables else None for i, x in enumerate(inputs)
+    )
 
 
 def _population_slopes(op: Pointwise, inputs: Inputs, here: Signal, shape: tuple[int, ...]) -> dict[int, Table]:
@@ -356,4 +367,6 @@ def _as(output: Signal, grad: Table, here: Signal) -> Table:
 
 def edges(op: Pointwise, output: Signal, layouts: Mapping[int, Layout], grad: Table) -> dict[int, Table]:
     """Gradient tables pushed from the end of a region to each of its sources."""
-    return {s: gather_down(output.layout, grad * t, layouts[s]) for s, t in region_tables(output).items() if s in layouts}
+    return {
+        s: gather_down(output.layout, grad * t, layouts[s]) for s, t in region_tables(output).items() if s in layouts
+    }

@@ -9,7 +9,7 @@ from anyinit._core.field import GRID, Nodes, Signal, constant, expect, materiali
 from anyinit._core.tables import Layout, Table, align, conform, separate, single
 from anyinit._graph.ops import Dropout, Fill, Random
 from anyinit._rules.base import Inputs, Site, adjoint, forward
-from anyinit._rules.structure import blended
+from anyinit._rules.merge import blended
 
 
 @forward(Random)

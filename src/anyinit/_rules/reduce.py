@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anyinit._core.field import GRID, Nodes, Signal, constant, expect, from_table, materialize
+from anyinit._core.field import GRID, Nodes, Signal, constant, from_table, materialize
 from anyinit._core.tables import Layout, Table, align, build, collapse, conform
 from anyinit._graph.ops import Normalize, Reduce, Reshape
 from anyinit._rules.attention import alike, concentration, log_sum, weights_table
@@ -173,13 +173,13 @@ def _squeezed(x: Signal, site: Site) -> Signal:
     return moved(x, layout, Reshape(site.shape), masks).but(lineage=x.lineage, plug=x.plug)
 
 
-def _wide(output: Signal, grad: Table, dims: Sequence[int], like: Layout) -> tuple[Layout, Table]:
+def _wide(output: Signal, grad: Table, dims: Sequence[int], like: Layout) -> Table:
     """A reduced gradient as a table over the input's layout (constant along ``dims``)."""
     shape = [1 if d in dims else n for d, n in enumerate(like.shape)]
     layout, masks = reshape_layout(output.layout, shape)
     small = grad if masks is None else grad[masks]
     fine, (a, b) = align([layout, like], like.shape)
-    return like, collapse(fine, small[a], b, like.groups)
+    return collapse(fine, small[a], b, like.groups)
 
 
 @adjoint(Reduce)
@@ -187,7 +187,7 @@ def reduce_adjoint(op: Reduce, inputs: Inputs, output: Signal, grad: Table) -> t
     """Sum and mean spread the gradient evenly; an extreme sends all of it to one entry in ``n``."""
     x = inputs[0]
     count = x.layout.size // max(output.layout.size, 1)
-    like, table = _wide(output, grad, op.dims, x.layout)
+    table = _wide(output, grad, op.dims, x.layout)
     if op.kind == "sum":
         return (table,)
     if op.kind == "mean":

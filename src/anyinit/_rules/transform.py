@@ -13,7 +13,7 @@ from anyinit._core.tables import Factor, Layout, Table, build, conform, lift, se
 from anyinit._graph.ops import Opaque, Resize, Spectral, Triangle, Unfold
 from anyinit._rules.axis import AxisMap, alone, by_pairs, interpolation, mapped
 from anyinit._rules.base import Inputs, Site, adjoint, forward
-from anyinit._rules.structure import blended
+from anyinit._rules.merge import blended
 
 
 @forward(Resize)
@@ -103,7 +103,7 @@ def unfold(op: Unfold, inputs: Inputs, site: Site) -> Signal:
         dims[d] = [(count, "window")]
         layout, keys = build([*dims, [(size, "offset")]])
         low = lift(layout, keys, {g: 1 << g for g in range(table.size.bit_length() - 1)})
-        met, total = _incidence(n, count, size, step)
+        met, _ = _incidence(n, count, size, step)
         p = met / max(count * (count - 1) * size * (size - 1), 1)
         bits = [1 << keys.index(k) if k in keys else 0 for k in ("window", "offset")]
         masks = np.arange(low.size)
@@ -204,4 +204,3 @@ def opaque_adjoint(op: Opaque, inputs: Inputs, output: Signal, grad: Table) -> t
         table[0] = float(grad[0]) * output.layout.size / max(x.layout.size, 1)
         out.append(table if x.keys else None)
     return tuple(out)
-
