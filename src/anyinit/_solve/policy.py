@@ -33,6 +33,7 @@ CHAIN = 4  # weights from which a plain chain is worth mirroring
 LEVEL = (
     4.9  # second moment after a mirrored activation whose level slope exceeds one (gates act more like relu's there)
 )
+FLAT = 1.02  # level slope up to which a mirrored chain runs at unit level
 HELD_LEVEL, HELD_GRADIENT = 100.0, 10.0  # products of chi and chi_1 that independent draws may have over a chain
 GROWTH = 100.0  # growth of the gradient over the whole depth for odd saturating activations
 LENGTH = 0.2  # relative variance of a sample's squared norm from which its length carries information
@@ -110,15 +111,16 @@ class Policy:
 
     def _held(self, layers: list[tuple[Node, Region]]) -> bool:
         """Whether independent draws at unit level hold the chain: activations that are not homogeneous, whose
-        products of chi (mended by a correction) and of chi_1 stay within bounds. A homogeneous activation
-        loses its angles at any depth and gains from sign pairs at no cost in level."""
+        products of chi (mended by a correction) and of chi_1 stay within bounds. An activation whose level
+        slope is one or less is mirrored at unit level, so its sign pairs cost nothing."""
         level, gradient = 0.0, 0.0
         for node, place in layers:
             end = self._replayed(self._probe(node, 1.0), node.output, place)
             if end is None or abs(_slope(end.nodes) - 1) < 1e-6:
                 return False
-            q = self._unit_level(node, place)
-            chi, chi_1 = self._slopes(node, place, q)
+            chi, chi_1 = self._slopes(node, place, self._unit_level(node, place))
+            if chi <= FLAT:
+                return False
             level, gradient = level + math.log(max(chi, 1e-12)), gradient + math.log(max(chi_1, 1e-12))
         return level <= math.log(HELD_LEVEL) and abs(gradient) <= math.log(HELD_GRADIENT)
 
