@@ -31,7 +31,7 @@ def floats(output: Any) -> list[torch.Tensor]:
     return list({id(t): t for item in inside for t in floats(item)}.values())
 
 
-def levels(model: nn.Module, batch: Any) -> dict[str, float]:
+def levels(model: nn.Module, batch: Any, forward: Callable[..., Any] = call) -> dict[str, float]:
     """Second moment at the output of every module that owns a ``weight``, in training mode.
 
     Of a table that is also the output layer only the output counts, under both names.
@@ -45,23 +45,29 @@ def levels(model: nn.Module, batch: Any) -> dict[str, float]:
 
         return hook
 
-    owners = [(n, m) for n, m in model.named_modules() if isinstance(getattr(m, "weight", None), nn.Parameter)]
+    owners = [
+        (n, m)
+        for n, m in model.named_modules()
+        if isinstance(getattr(m, "weight", None), nn.Parameter) and not isinstance(m, torch.jit.ScriptModule)
+    ]
     heads = {id(m.weight) for _, m in owners if not isinstance(m, nn.Embedding)}
     named = [(n, m) for n, m in owners if not (isinstance(m, nn.Embedding) and id(m.weight) in heads)]
     handles = [m.register_forward_hook(watch(f"{n}.weight".lstrip("."))) for n, m in named]
     try:
         with torch.no_grad():
-            call(model.train(), batch)
+            forward(model.train(), batch)
     finally:
         for handle in handles:
             handle.remove()
     return {name: sum(seen) / len(seen) for name, seen in found.items()}
 
 
-def gradients(model: nn.Module, batch: Any, seed: int) -> dict[str, float]:
+def gradients(model: nn.Module, batch: Any, seed: int, forward: Callable[..., Any] = call) -> dict[str, float]:
     """Second moment of the gradient of ``sum(output * c)``, ``c`` standard normal, for every parameter."""
     generator = torch.Generator().manual_seed(seed)
-    outputs = [o for o in floats(call(model.train(), batch)) if o.requires_grad]
+    outputs = [o for o in floats(forward(model.train(), batch)) if o.requires_grad]
+    if not outputs:
+        return {}
     total = sum((o * torch.randn(o.shape, generator=generator)).sum() for o in outputs)
     named = dict(model.named_parameters())
     grads = torch.autograd.grad(total, list(named.values()), allow_unused=True)  # type: ignore[arg-type]
@@ -96,11 +102,12 @@ def error_in_bits(values: list[float]) -> float:
 def draw(model: nn.Module, batch: Any, most: int, **options: Any) -> Ensemble:
     """Initialize and measure until every level is known to 0.1 bit, at most ``most`` times."""
     out = Ensemble()
+    forward = options.get("forward", call)
     for seed in range(most):
         anyinit.initialize(model, batch, seed=seed, correct="never", **options)
-        for name, level in levels(model, batch).items():
+        for name, level in levels(model, batch, forward).items():
             out.levels[name].append(level)
-        for name, gradient in gradients(model, batch, seed).items():
+        for name, gradient in gradients(model, batch, seed, forward).items():
             out.gradients[name].append(gradient)
         if seed + 1 >= LEAST and all(error_in_bits(v) < STANDARD_ERROR for v in out.levels.values()):
             break
