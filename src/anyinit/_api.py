@@ -128,6 +128,9 @@ def apply(planned: Plan, model: Any, input_spec: Any = None, *, params: Any = No
     return Report(planned, model=getattr(runtime, "result", None) or model)
 
 
+Plan._apply = staticmethod(apply)  # pyright: ignore[reportPrivateUsage]
+
+
 def known_backends() -> tuple[str, ...]:
     """Frameworks this version knows."""
     return tuple(BACKENDS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from anyinit._core.field import Signal
 from anyinit._graph.graph import Graph, Node
-from anyinit._graph.ops import Dropout, Pointwise, Softmax
+from anyinit._graph.ops import Contract, Dropout, Pointwise, Softmax
 from anyinit._rules.pointwise import as_source
 from anyinit._solve.propagate import Walk
 from anyinit._solve.regions import Region
@@ -39,6 +39,9 @@ class Levels:
         """Standard deviation for a weight now of unit entries, given what follows it."""
         if z.m2 <= 1e-280:
             return 1 / math.sqrt(fan), None, "input is zero at this use: unit gain", ("zero input",)
+        if place.curved and self._loss_follows(place):
+            count = next((k + 1 for k, at in enumerate(place.nodes) if self.graph.nodes[at].output == place.output), 0)
+            place = replace(place, end=place.output, nodes=place.nodes[:count], curved=False, words=())
         if not place.curved:
             target, why = self._straight_target(place)
             level = self.replay(z, node.output, place).m2 or z.m2
@@ -57,8 +60,30 @@ class Levels:
             return SMALL_HEAD, f"few outputs: a regression starts at second moment {SMALL_HEAD:g}"
         return 1.0, "unit second moment at its own output"
 
+    def _loss_reads(self, value: int) -> bool:
+        return self._loss_follows(Region(value, value, (), True, (), None))
+
+    def _loss_follows(self, place: Region) -> bool:
+        """Whether what follows is a loss: reduced to one number that is returned, with no weight on the way."""
+        if not any(math.prod(self.graph.values[v].shape) == 1 for v in self.graph.outputs):
+            return False
+        seen, stack = set[int](), [place.output]
+        while stack:
+            value = stack.pop()
+            for at in self.uses.consumers.get(value, ()):
+                node = self.graph.nodes[at]
+                if isinstance(node.op, Contract) and any(i in self.uses.origin for i in node.inputs):
+                    return False
+                if node.output not in seen:
+                    seen.add(node.output)
+                    stack.append(node.output)
+        return True
+
     def _few_outputs(self, value: int) -> bool:
         """Whether a value becomes an output of the model with few numbers along its last axis."""
+        if self._loss_reads(value):
+            shape = self.graph.values[value].shape
+            return not shape or shape[-1] <= FEW
         for _ in range(6):
             if value in self.graph.outputs:
                 shape = self.graph.values[value].shape

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
+
+from anyinit.errors import PlanError
 
 VERSION = 1
 BY_REQUEST = "left alone at the caller's request"
@@ -128,6 +131,8 @@ class Plan:
     options: tuple[tuple[str, str], ...] = ()
     version: int = VERSION
 
+    _apply: ClassVar[Callable[..., Any] | None] = None  # handed down by the public functions
+
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries and lists."""
         return asdict(self)
@@ -148,6 +153,12 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """Inverse of :meth:`to_json`."""
         return cls.from_dict(json.loads(text))
+
+    def apply(self, model: Any, input_spec: Any = None, **options: Any) -> Any:
+        """Write the plan to a model with the same parameters; see :func:`anyinit.apply`."""
+        if Plan._apply is None:
+            raise PlanError("Nothing can apply a plan yet", remedy="Import anyinit first.")
+        return Plan._apply(self, model, input_spec, **options)
 
     def diff(self, other: Plan) -> list[tuple[str, str, Any, Any]]:
         """``(parameter, field, mine, theirs)`` for every difference in what would be written."""
