@@ -177,7 +177,7 @@ POOL = [
     Row("length of windows", ops.Pool("lp", (PoolWindow(1, 2, 2), PoolWindow(2, 2, 2))), (
         Field((6, 8, 8), {(0, 1, 2): 1.0, (0,): 0.5, (0, 1): 0.2}),), {"back": 0.05, "error": 0.02},
         "four entries to a window: the length is not close to its mean"),
-    Row("running sum", ops.Cumulate(1), (CUBE,), {"fourth": 0.25}, "variance grows along the axis: kurtosis to first order"),
+    Row("running sum", ops.Cumulate(1), (CUBE,), {"fourth": 0.25}, "variance grows along the axis: a mixture"),
     Row("running product", ops.Cumulate(1, "prod"), (Field((6, 4), {(0, 1): 0.1}, mean=1.0),), {"fourth": 0.3}, TAILS),
 ]  # fmt: skip
 
@@ -237,7 +237,8 @@ STRUCTURE = [
     Row("every other entry replaced", ops.Update(1, 0, 5, 2), (CUBE, Field((6, 3, 8), {(0, 1, 2): 0.6}, mean=-0.2))),
     Row("zero padding of two dimensions", ops.Pad((0, 1, 2), (0, 2, 1)), (CUBE,)),
     Row("padding with a value", ops.Pad((0, 1, 0), (0, 2, 0), 1.5), (CUBE,)),
-    *(Row(f"{m} padding", ops.Pad((0, 1, 2), (0, 2, 1), 0.0, m), (CUBE,)) for m in ("reflect", "replicate", "circular")),
+    *(Row(f"{m} padding", ops.Pad((0, 1, 2), (0, 2, 1), 0.0, m), (CUBE,))
+      for m in ("reflect", "replicate", "circular")),
     Row("negative padding", ops.Pad((0, -1, 0), (0, -1, 0)), (CUBE,)),
 ]  # fmt: skip
 TABLE = Field((11, 8), {(0, 1): 1.0, (0,): 0.3, (1,): 0.2}, mean=0.2)
