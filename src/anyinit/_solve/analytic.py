@@ -266,7 +266,7 @@ class Solver:
             role = "tied table"
         elif sum(r == "weight" for r in roles) > 1:
             role = "shared weight"
-        place = region(self.uses, node.output)
+        place = self.levels.place(region(self.uses, node.output))
         if role == "tied table":
             why = "tied table: the output layer decides, logits at unit second moment"
             self._decide(leaf, role, self._tied(use), use, node=at, region=place, target=1.0, fan=fan, why=why)

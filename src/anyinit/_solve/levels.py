@@ -39,9 +39,6 @@ class Levels:
         """Standard deviation for a weight now of unit entries, given what follows it."""
         if z.m2 <= 1e-280:
             return 1 / math.sqrt(fan), None, "input is zero at this use: unit gain", ("zero input",)
-        if place.curved and self._loss_follows(place):
-            count = next((k + 1 for k, at in enumerate(place.nodes) if self.graph.nodes[at].output == place.output), 0)
-            place = replace(place, end=place.output, nodes=place.nodes[:count], curved=False, words=())
         if not place.curved:
             target, why = self._straight_target(place)
             level = self.replay(z, node.output, place).m2 or z.m2
@@ -59,6 +56,13 @@ class Levels:
         if self.heads and self._few_outputs(place.end):
             return SMALL_HEAD, f"few outputs: a regression starts at second moment {SMALL_HEAD:g}"
         return 1.0, "unit second moment at its own output"
+
+    def place(self, place: Region) -> Region:
+        """The region, cut at the weight's own output where a loss follows."""
+        if not place.curved or not self._loss_follows(place):
+            return place
+        count = next((k + 1 for k, at in enumerate(place.nodes) if self.graph.nodes[at].output == place.output), 0)
+        return replace(place, end=place.output, nodes=place.nodes[:count], curved=False, words=())
 
     def _loss_reads(self, value: int) -> bool:
         return self._loss_follows(Region(value, value, (), True, (), None))
