@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from anyinit._core.field import Signal, expect
 from anyinit._core.tables import Table
 from anyinit._graph.graph import Leaf
 from anyinit._graph.ops import Contract, Op, Opaque, Permute, Reshape, Slice
 from anyinit._solve.analytic import Decision, Solver
 from anyinit._solve.backward import gradients
+from anyinit._solve.bends import Bend, bends
 from anyinit._solve.plan import Draw, Part, Plan, Weight
 from anyinit._solve.stability import trails
 
@@ -25,12 +23,13 @@ def build(solver: Solver, seed: int, kept: Mapping[str, str], options: tuple[tup
     """The plan of a solved graph."""
     graph, walk = solver.graph, solver.walk
     grads = gradients(graph, walk)
+    behind = bends(solver)
     weights: list[Weight] = []
     unscaled: list[tuple[str, str]] = []
     order = {leaf: at for at, leaf in enumerate(_canonical(solver))}
-    for i, leaf in graph.params():
+    for i, leaf in _by_use(solver):
         shape = graph.values[i].shape
-        part, reason = _part(solver, i, leaf, grads, order.get(i, len(order)), kept)
+        part, reason = _part(solver, i, leaf, grads, order.get(i, len(order)), kept, behind)
         if reason:
             unscaled.append((leaf.name, reason))
         part = replace(part, label=leaf.part, draw=replace(part.draw, view=leaf.view + part.draw.view))
@@ -44,7 +43,7 @@ def build(solver: Solver, seed: int, kept: Mapping[str, str], options: tuple[tup
     return Plan(
         seed=seed,
         weights=tuple(weights),
-        stability=trails(solver, grads),
+        stability=trails(solver, behind),
         unscaled=tuple(unscaled),
         opaque=opaque,
         assumptions=_assumptions(solver),
@@ -52,6 +51,15 @@ def build(solver: Solver, seed: int, kept: Mapping[str, str], options: tuple[tup
         notes=graph.notes,
         options=options,
     )
+
+
+def _by_use(solver: Solver) -> list[tuple[int, Leaf]]:
+    """Parameters in order of their first use, parts of one together, those of no use last."""
+    first: dict[str, int] = {}
+    for at, i in enumerate(solver.uses.uses):
+        first.setdefault(solver.graph.leaves[i].name, at)
+    last = len(solver.uses.uses)
+    return sorted(solver.graph.params(), key=lambda p: (first.get(p[1].name, last), p[0]))
 
 
 def _canonical(solver: Solver) -> list[int]:
@@ -68,14 +76,22 @@ def _canonical(solver: Solver) -> list[int]:
 
 
 def _part(
-    solver: Solver, i: int, leaf: Leaf, grads: Mapping[int, Table], key: int, kept: Mapping[str, str]
+    solver: Solver,
+    i: int,
+    leaf: Leaf,
+    grads: Mapping[int, Table],
+    key: int,
+    kept: Mapping[str, str],
+    behind: Mapping[int, Bend],
 ) -> tuple[Part, str]:
     decision = solver.decisions.get(i)
     grad = float(grads[i][0]) if i in grads else None
     if decision is None:
-        reason = kept.get(leaf.name) or _reason(solver, i)
+        why, meant = _reason(solver, i)
+        why = kept.get(leaf.name, why)
         role = "kept" if i in solver.uses.uses or leaf.name in kept else "unused"
-        return Part(role=role, draw=Draw(distribution="keep"), predicted_grad=grad, why=reason), reason
+        part = Part(role=role, draw=Draw(distribution="keep"), predicted_grad=grad, why=why)
+        return part, "" if meant and leaf.name not in kept else why
     if decision.role == "bias" and decision.std > 0:
         return _bias(solver, decision, grad, key), ""
     if decision.role not in DRAWN:
@@ -84,7 +100,7 @@ def _part(
         return Part(role=decision.role, draw=draw, predicted_grad=grad, why=decision.why), ""
     if decision.region is None:
         return _table(solver, decision, grad, key), ""
-    return _weight(solver, decision, grad, key), ""
+    return _weight(solver, decision, behind[i], grad, key), ""
 
 
 def _bias(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
@@ -94,12 +110,21 @@ def _bias(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     return Part(role="bias", draw=draw, predicted_grad=grad, why=d.why)
 
 
-def _reason(solver: Solver, i: int) -> str:
+MEANT = {
+    "gain": "a scalar multiplier keeps its value",
+    "shape": "a parameter of an elementwise function keeps its value",
+    "slope": "a slope of an activation keeps its value",
+}
+"""Roles whose parameters keep their value by design, with the reason; that is no failure to set them."""
+
+
+def _reason(solver: Solver, i: int) -> tuple[str, bool]:
+    """Why a parameter is not set, and whether that is by design."""
     roles = sorted({solver.uses.role(u) for u in solver.uses.uses.get(i, ())})
     if not roles:
-        return "never meets data in this run"
-    words = {"slope": "a slope of an activation keeps its value", "gain": "a scalar multiplier keeps its value"}
-    return words.get(roles[0], f"used as {roles[0]}: keeps its value")
+        return "never meets data in this run", False
+    known = next((r for r in roles if r in MEANT), "")
+    return MEANT.get(known, f"used as {roles[0]}: keeps its value"), all(r in MEANT or r == "bias" for r in roles)
 
 
 def _table(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
@@ -111,12 +136,11 @@ def _table(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     )  # fmt: skip
 
 
-def _weight(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
+def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: int) -> Part:
     assert d.node is not None and d.region is not None
     node = solver.graph.nodes[d.node]
     walk = solver.walk
-    start, end, output = (walk.signals[v] for v in (node.output, d.region.end, d.region.output))
-    chi, chi_1 = slopes(start, node.output, end, paired=d.style.mirrored in {"rows", "both"})
+    end, output = (walk.signals[v] for v in (d.region.end, d.region.output))
     view, groups, outs, ins = canonical_layout(solver, d)
     distribution = solver.drawn(d)
     flags = d.flags
@@ -124,29 +148,12 @@ def _weight(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     if fan_out < 16:
         flags = (*flags, "small fan-out: uncertain")
     return Part(
-        role=d.role, activation=" ".join(d.region.words), path=" -> ".join(solver.uses.feeds(d.region.output)),
+        role=d.role, activation=bend.name, path=" -> ".join(solver.uses.feeds(d.region.output)),
         fan=d.fan, fan_out=fan_out,
         draw=Draw(view, groups, outs, ins, distribution, d.std, 0.0, key, mirrored=d.style.mirrored),
         target=d.target, predicted=end.m2, band=walk.band(end), predicted_output=output.m2,
-        output_band=walk.band(output), predicted_grad=grad, chi=chi, chi_1=chi_1, why=d.why, flags=flags,
+        output_band=walk.band(output), predicted_grad=grad, chi=bend.chi, chi_1=bend.chi_1, why=d.why, flags=flags,
     )  # fmt: skip
-
-
-def slopes(start: Signal, at: int, end: Signal, *, paired: bool = False) -> tuple[float | None, float | None]:
-    """``chi = d log E f^2 / d log q`` and ``chi_1 = q E f'^2 / E f^2`` of the region after a weight; where the
-    next weight reads sign pairs as differences, of the odd part."""
-    source = end.sources.get(at)
-    if source is None or end.m2 <= 0 or start.m2 <= 0:
-        return None, None
-    nodes, deriv = end.nodes, source.deriv
-    if paired and nodes.ndim == 1 and deriv.ndim == 1:
-        nodes, deriv = 0.5 * (nodes - nodes[::-1]), 0.5 * (deriv + deriv[::-1])
-    level = expect(np.asarray(nodes * nodes))
-    if level <= 0:
-        return None, None
-    chi = expect(np.asarray(nodes * deriv * source.nodes)) / level
-    square = np.broadcast_to(deriv * deriv, nodes.shape)
-    return float(chi), float(expect(np.asarray(square)) * start.m2 / level)
 
 
 def canonical_layout(
@@ -203,7 +210,8 @@ def _assumptions(solver: Solver) -> tuple[str, ...]:
     if any("unreachable" in d.flags for d in solver.decisions.values()):
         names = [solver.graph.leaves[d.leaf].name for d in solver.decisions.values() if "unreachable" in d.flags]
         out.append(
-            f"second moment {solver.target:g} cannot be reached after the activation of {_few(names)}; unit variance before it instead"
+            f"second moment {solver.target:g} cannot be reached after the activation of {_few(names)}; "
+            "unit variance before it instead"
         )
     return tuple(out)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from anyinit._core.field import Signal, constant, expect, gaussian, measured
 from anyinit._core.tables import separate, single
 from anyinit._graph.graph import BOOL, FLOAT, INT, Graph, Leaf, Node
-from anyinit._graph.ops import Contract, Op, Opaque, Pointwise
+from anyinit._graph.ops import Contract, Op, Opaque, Pointwise, Random
 from anyinit._rules import FORWARD
 from anyinit._rules.base import Site
 from anyinit._rules.pointwise import as_source
@@ -28,7 +29,7 @@ class Walk:
 
     signals: by value id. variance: relative variance of the level contributed by each noise source.
     ops: operations that a draw changes (a kernel with one tap), by output. paired: contractions whose
-    weight sees its input's sign pairs only as differences. param: gives the signal of a parameter leaf. opaque: measures an unknown operation locally.
+    weight sees its input's sign pairs only as differences. param: gives the signal of a parameter leaf.
     """
 
     graph: Graph
@@ -67,7 +68,8 @@ class Walk:
         if level >= SILENT:
             return False
         self.silent.append(
-            f"{leaf.name}: the batch is zero or close to it (second moment {level:.3g}); a unit normal input was assumed"
+            f"{leaf.name}: the batch is zero or close to it (second moment {level:.3g}); "
+            "a unit normal input was assumed"
         )
         return True
 
@@ -107,9 +109,18 @@ class Walk:
         return out.but(noise=noise)
 
     def fixed(self, i: int) -> bool:
-        """Whether a value is the same for every draw (data or a parameter: a draw's own part)."""
-        leaf = self.graph.leaves.get(i)
-        return leaf is not None
+        """Whether a value has no level of its own to fluctuate: data, a parameter (a draw's own part), or what is
+        made of these alone without the input."""
+        return i in self.graph.leaves or i in self._settled
+
+    @cached_property
+    def _settled(self) -> frozenset[int]:
+        """Values made of parameters, buffers and constants alone."""
+        settled = {i for i, leaf in self.graph.leaves.items() if leaf.role != "input"}
+        for node in self.graph.nodes:
+            if not isinstance(node.op, Random) and all(i in settled for i in node.inputs):
+                settled.add(node.output)
+        return frozenset(settled)
 
     def spread(self, signal: Signal) -> float:
         """Variance over draws of the log second moment of one value."""

@@ -121,6 +121,26 @@ class Uses:
                         )
         return self.uses
 
+    def applied(self, leaf: int) -> list[Use]:
+        """Contractions that apply a weight: over the same of its dimensions as the first one. A derivative
+        taken inside the model contracts over the others and is no further application."""
+        found: list[tuple[Use, tuple[int, ...]]] = []
+        for use in self.uses.get(leaf, ()):
+            op = self.graph.nodes[use.node].op
+            if isinstance(op, Contract):
+                found.append((use, self._summed(op, use)))
+        return [use for use, over in found if over == found[0][1]]
+
+    def _summed(self, op: Contract, use: Use) -> tuple[int, ...]:
+        """Leaf dimensions that a contraction sums over, through permutations of the leaf."""
+        labels = op.b if use.slot else op.a
+        order = list(range(len(labels)))
+        for step in reversed(use.view):
+            if not isinstance(step, Permute):
+                return tuple(i for i, lab in enumerate(labels) if lab not in op.out)
+            order = [step.order[i] for i in order]
+        return tuple(sorted(order[i] for i, lab in enumerate(labels) if lab not in op.out))
+
     def roots(self, value: int) -> tuple[int, ...]:
         """Parameter leaves a value made of parameters depends on."""
         if value in self.graph.leaves:
@@ -178,7 +198,21 @@ class Uses:
             return True
         op = self.graph.nodes[made].op
         both = isinstance(op, Contract) and all(i in self.live for i in self.graph.nodes[made].inputs)
-        return not both
+        return not (both or self._beside_weight(use, other, made))
+
+    def _beside_weight(self, use: Use, other: int, made: int) -> bool:
+        """Whether every axis along which an added parameter varies belongs to the weight that made what it is added
+        to: biases of heads, experts or ensemble members."""
+        node = self.graph.nodes[made]
+        if not isinstance(node.op, Contract) or node.output != other:
+            return False
+        weights = [(lab, i) for lab, i in zip((node.op.a, node.op.b), node.inputs, strict=True) if i in self.origin]
+        if len(weights) != 1:
+            return False
+        labels = weights[0][0]
+        shape, whole = self.graph.values[use.value].shape, self.graph.values[other].shape
+        wide = [len(whole) - len(shape) + d for d, n in enumerate(shape) if n > 1]
+        return len(shape) <= len(whole) and all(node.op.out[d] in labels for d in wide)
 
     def source(self, value: int, *, cuts: bool = True) -> int:
         """Follow moves, scalar scalings and dropout back to the operation that made a value; ``cuts``:

@@ -6,121 +6,106 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anyinit._core.tables import Table
 from anyinit._graph.ops import Contract, Normalize, Softmax
+from anyinit._solve.analytic import Solver
+from anyinit._solve.bends import Bend
 from anyinit._solve.plan import Stability
 
 HELD_LEVEL = 100.0  # growth of a relative error of the level that a depth may have
 HELD_GRADIENT = 10**2.2  # ratio of gradients over a path that still trains (measured on a benchmark)
+BENIGN = 2.0  # growth of a relative error of the level that needs no words
+SHOWN = 16  # paths reported
 
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """An un-normalized path so far: logs of the products of chi and chi_1, and its weights."""
+    """An un-normalized path so far: logs of the products of chi and chi_1, its weights and its functions."""
 
     chi: float = 0.0
     chi_1: float = 0.0
     leaves: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
 
+    def through(self, bend: Bend) -> Trail:
+        """The path behind one more region; a region without slopes of its own counts as straight."""
+        chi, chi_1 = (math.log(max(1.0 if v is None else v, 1e-12)) for v in (bend.chi, bend.chi_1))
+        words = (*self.words, bend.name) if bend.name else self.words
+        return Trail(self.chi + chi, self.chi_1 + chi_1, self.leaves, words)
 
-def trails(solver: object, grads: Mapping[int, Table]) -> tuple[Stability, ...]:
-    """One record for each kind of instability of each maximal path of two or more weights."""
-    from anyinit._solve.analytic import Solver
 
-    assert isinstance(solver, Solver)
-    found: dict[tuple[int, ...], Trail] = {}
+def trails(solver: Solver, behind: Mapping[int, Bend]) -> tuple[Stability, ...]:
+    """Records of every kind of instability of each maximal path of two or more weights."""
+    placed = [d for d in solver.decisions.values() if d.node is not None and d.region is not None]
+    starts = {d.node: d.leaf for d in placed}
+    ends = {d.region.end: behind[d.leaf] for d in placed if d.region is not None}
     at: dict[int, Trail] = {}
-    pending: dict[int, tuple[int, float, float, str]] = {}
-    for d in solver.decisions.values():
-        if d.node is not None and d.region is not None:
-            start = solver.graph.nodes[d.node].output
-            from anyinit._solve.build import slopes
-
-            chi, chi_1 = slopes(
-                solver.walk.signals[start],
-                start,
-                solver.walk.signals[d.region.end],
-                paired=d.style.mirrored in {"rows", "both"},
-            )
-            pending[d.region.end] = (
-                start,
-                chi if chi is not None else 1.0,
-                chi_1 if chi_1 is not None else 1.0,
-                " ".join(d.region.words),
-            )
-    by_node = {d.node: d.leaf for d in solver.decisions.values() if d.node is not None and d.region is not None}
+    found: dict[tuple[int, ...], Trail] = {}
     for position, node in enumerate(solver.graph.nodes):
-        known = [(i, at[i]) for i in node.inputs if i in at]
         if isinstance(node.op, (Normalize, Softmax)):
             continue
-        trail = max((t for _, t in known), key=lambda t: len(t.leaves), default=Trail())
+        trail = max((at[i] for i in node.inputs if i in at), key=lambda t: len(t.leaves), default=Trail())
         residual = solver.streams.residuals.get(position)
         if residual is not None:
             trail = _merged(solver, residual.skip, residual.branch, at)
-        if isinstance(node.op, Contract) and position in by_node:
-            trail = Trail(trail.chi, trail.chi_1, (*trail.leaves, by_node[position]), trail.words)
-        if node.output in pending and trail.leaves:
-            _, chi, chi_1, words = pending[node.output]
-            trail = Trail(
-                trail.chi + math.log(max(chi, 1e-12)),
-                trail.chi_1 + math.log(max(chi_1, 1e-12)),
-                trail.leaves,
-                (*trail.words, words) if words else trail.words,
-            )
+        if isinstance(node.op, Contract) and position in starts:
+            trail = Trail(trail.chi, trail.chi_1, (*trail.leaves, starts[position]), trail.words)
+        if node.output in ends and trail.leaves:
+            trail = trail.through(ends[node.output])
         if trail.leaves:
-            at[node.output] = trail
-            found[trail.leaves] = trail
+            at[node.output] = found[trail.leaves] = trail
     prefixes = {leaves[:k] for leaves in found for k in range(1, len(leaves))}
     longest = [t for leaves, t in found.items() if len(leaves) >= 2 and leaves not in prefixes and t.words]
     longest.sort(key=lambda t: -len(t.leaves))
-    return tuple(r for t in longest[:16] for r in _records(solver, t))
+    return tuple(r for t in longest[:SHOWN] for r in _records(solver, t))
 
 
-def _merged(solver: object, skip: int, branch: int, at: dict[int, Trail]) -> Trail:
+def _merged(solver: Solver, skip: int, branch: int, at: Mapping[int, Trail]) -> Trail:
     """A residual sum: each operand's slope counts by its share of the level."""
-    signals = solver.walk.signals  # type: ignore[attr-defined]
+    signals = solver.walk.signals
     one, two = at.get(skip, Trail()), at.get(branch, Trail())
-    total = signals[skip].m2 + signals[branch].m2 or 1.0
-    w = signals[skip].m2 / total
+    w = signals[skip].m2 / (signals[skip].m2 + signals[branch].m2 or 1.0)
     longer = one if len(one.leaves) >= len(two.leaves) else two
     return Trail(w * one.chi + (1 - w) * two.chi, w * one.chi_1 + (1 - w) * two.chi_1, longer.leaves, longer.words)
 
 
-def _records(solver: object, trail: Trail) -> list[Stability]:
-    names = tuple(solver.graph.leaves[i].name for i in trail.leaves)  # type: ignore[attr-defined]
+def _records(solver: Solver, trail: Trail) -> list[Stability]:
+    names = tuple(solver.graph.leaves[i].name for i in trail.leaves)
     depth = len(trail.words)
-    word = max(set(trail.words), key=trail.words.count)
-    level, gradient = math.exp(min(trail.chi, 700)), math.exp(max(min(trail.chi_1, 700), -700))
+    word = max(dict.fromkeys(trail.words), key=trail.words.count)
+    level, gradient = (math.exp(max(min(v, 700), -700)) for v in (trail.chi, trail.chi_1))
     chi, chi_1 = math.exp(trail.chi / depth), math.exp(trail.chi_1 / depth)
-    out = [
-        Stability("level", word, names, depth, chi, level, level <= HELD_LEVEL, _level_text(word, depth, chi, level))
-    ]
+    text = _level_text(word, depth, chi, level)
     held = 1 / HELD_GRADIENT <= gradient <= HELD_GRADIENT
     kind = "gradient" if gradient >= 1 else "vanishing gradient"
-    out.append(Stability(kind, word, names, depth, chi_1, gradient, held, _gradient_text(word, depth, chi_1, gradient)))
-    return out
+    return [
+        Stability("level", word, names, depth, chi, level, level <= HELD_LEVEL, text),
+        Stability(
+            kind, word, names, depth, chi_1, gradient, held, "" if held else _steep(word, depth, chi_1, gradient)
+        ),
+    ]
+
+
+def _layers(depth: int) -> str:
+    return "in one layer" if depth == 1 else f"at each of {depth} layers"
 
 
 def _level_text(word: str, depth: int, chi: float, product: float) -> str:
-    if product <= 2 and chi < 1.05:
+    if product <= BENIGN:
         return ""
+    times = f"{_layers(depth)}, {product:.3g} times in all"
+    fact = f"{word}: chi = {chi:.3g} multiplies any relative error of the level {times}"
     if product <= HELD_LEVEL:
-        return (
-            f"{word}: chi = {chi:.3g} multiplies any relative error of the level at each of {depth} layers, {product:.3g} times in all: usable at this depth, "
-            "but do not go much deeper without a normalization."
-        )
+        return f"{fact}: usable at this depth, but do not go much deeper without a normalization."
     return (
-        f"{word}: chi = {chi:.3g} multiplies any relative error of the level at each of {depth} layers, {product:.3g} times in all. No choice of scale mends that: "
-        "normalize between layers (LayerNorm, RMSNorm, BatchNorm), add residual connections, or use an activation of degree one."
+        f"{fact}. No choice of scale mends that: normalize between layers (LayerNorm, RMSNorm, BatchNorm), "
+        "add residual connections, or use an activation of degree one."
     )
 
 
-def _gradient_text(word: str, depth: int, chi_1: float, product: float) -> str:
-    if 1 / HELD_GRADIENT <= product <= HELD_GRADIENT:
-        return ""
+def _steep(word: str, depth: int, chi_1: float, product: float) -> str:
     side = "grows" if product > 1 else "shrinks"
     return (
-        f"{word}: chi_1 = {chi_1:.3g} for each of {depth} layers, so the gradient at the first layer {side} to {product:.3g} times that at the last. "
-        "Move the level towards the edge of chaos, shorten the path, or add normalization or residual connections."
+        f"{word}: chi_1 = {chi_1:.3g} {_layers(depth)}, so the gradient at the first layer {side} to {product:.3g} "
+        "times that at the last. Move the level towards the edge of chaos, shorten the path, or add normalization "
+        "or residual connections."
     )
