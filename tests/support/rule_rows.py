@@ -49,18 +49,17 @@ BIT = Field((6, 5, 8), {(0, 1, 2): 1.0}, through=step)
 MASK = Known(np.random.default_rng(3).random((5, 8)) > 0.4)
 
 TAILS = "marginal taken as Gaussian where it is a mixture of sums"
-KINK = "a slope's jump falls between two nodes of the grid"
 SORTED = "the means of the ranks are fixed, but counted as one random component"
 
 POINTWISE = [
     *(Row(f"{f} of a centred field", fn(f), (CENTRED,)) for f in ("relu", "gelu", "silu", "abs", "sin", "square")),
     *(Row(f"{f} of a shifted field", fn(f), (SHIFTED,)) for f in ("tanh", "gelu", "elu", "softplus", "sigmoid")),
-    Row("relu of a shifted field", fn("relu"), (CUBE,), {"back": 0.04}, KINK),
-    Row("hardswish of a shifted field", fn("hardswish"), (SHIFTED,), {"back": 0.04}, KINK),
+    Row("relu of a shifted field", fn("relu"), (CUBE,)),
+    Row("hardswish of a shifted field", fn("hardswish"), (SHIFTED,)),
     Row("cube", fn("pow", None, 3.0), (Field((6, 8), {(0, 1): 1.0, (0,): 0.3}),)),
     Row("exponential", fn("exp"), (Field((6, 5, 8), {(0, 1, 2): 0.2, (0, 2): 0.1}),)),
     Row("function of a field with zero sums", fn("tanh"), (Field((6, 8), {(0, 1): 1.0}, centred=(1,), mean=0.5),)),
-    Row("function of merged axes", fn("relu"), (MERGED,), {"back": 0.04}, KINK),
+    Row("function of merged axes", fn("relu"), (MERGED,)),
     Row("function of a positive field", fn("sqrt"), (Field((6, 8), {(0, 1): 1.0, (0,): 0.3}, through="softplus"),)),
     Row("scalar operand", fn("add", None, 2.0), (CUBE,)),
     Row("product with a gain", fn("mul", None, None), (CUBE, Field((8,), {(0,): 0.5, (): 0.2}, mean=1.0))),
@@ -73,7 +72,7 @@ POINTWISE = [
         fn("add", None, None),
         (Field((6, 5, 8), {(0, 1, 2): 1.0}, through="relu"), CENTRED),
     ),
-    Row("maximum of two fields", fn("maximum", None, None), (SHIFTED, CENTRED), {"back": 0.02}, KINK),
+    Row("maximum of two fields", fn("maximum", None, None), (SHIFTED, CENTRED)),
     Row("quotient", fn("div", None, None), (CENTRED, Field((8,), {(0,): 0.05}, mean=2.0))),
     Row("comparison", fn("gt", None, 0.2), (SHIFTED,), {"error": 0.02}, "a jump falls between two nodes", "bool"),
     Row("selection by a known mask", fn("where", None, None, 0.0), (MASK, SHIFTED)),
