@@ -179,14 +179,20 @@ def test_a_linear_rule_and_its_adjoint_agree_on_every_inner_product(row: Row):
     assert forward_side == pytest.approx(backward_side, rel=0.05 if row.allow else 1e-5)
 
 
-HOMOGENEOUS = [
-    r for r in ROWS
-    if len([s for s in r.inputs if isinstance(s, Field)]) == len(r.inputs) == 1 and isinstance(r.inputs[0].through, None | str)
-    and r.inputs[0].through in (None, "relu")
-    and (is_linear(r) or r.op in (ops.Pointwise("relu", (None,)), ops.Pointwise("abs", (None,)))
-         or isinstance(r.op, ops.Pool | ops.Sort | ops.Dropout)
-         or isinstance(r.op, ops.Reduce) and r.op.kind in ("max", "min", "norm", "std"))
-]  # fmt: skip
+def is_homogeneous(row: Row) -> bool:
+    """Whether scaling the only input scales the output."""
+    if len(row.inputs) != 1 or not isinstance(row.inputs[0], Field) or row.inputs[0].through not in (None, "relu"):
+        return False
+    match row.op:
+        case ops.Pointwise(name):
+            return name in ("relu", "abs")
+        case ops.Reduce(kind):
+            return kind in ("sum", "mean", "max", "min", "norm", "std")
+        case _:
+            return is_linear(row) or isinstance(row.op, ops.Pool | ops.Sort | ops.Dropout)
+
+
+HOMOGENEOUS = [row for row in ROWS if is_homogeneous(row)]
 
 
 @pytest.mark.parametrize("row", HOMOGENEOUS, ids=lambda r: r.name)
