@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anyinit import _options
@@ -18,6 +18,7 @@ from anyinit._solve import correct
 from anyinit._solve.analytic import Solver
 from anyinit._solve.apply import materialize, rematerialize
 from anyinit._solve.build import build
+from anyinit._solve.given import biases, given, reader
 from anyinit._solve.plan import BY_REQUEST, Plan
 from anyinit._solve.propagate import Walk
 from anyinit.errors import AnyInitError, BackendNotFoundError, BackendUnavailableError, ConfigError, PlanError
@@ -173,22 +174,54 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
             value=spec,
             remedy="Pass a batch as input_spec, or use mode='analytic'.",
         )
+    options = _located(options, runtime)
     facts = runtime.parameters()
     names = [n for name, aliases, *_ in facts for n in (name, *aliases)]
     if unmatched := options.unmatched(names):
-        raise ConfigError(
-            "A pattern matches no parameter", value=unmatched[0], remedy=_options.near(unmatched[0], names)
-        )
+        missing = _options.label(unmatched[0])
+        raise ConfigError("A pattern matches no parameter", value=missing, remedy=_options.near(missing, names))
+    aliases = {name: others for name, others, *_ in facts}
+    shapes = {name: shape for name, _, shape, *_ in facts}
     graph = canonical(runtime.record())
     kept = dict(_kept(facts, options))
+
+    def override(name: str) -> dict[str, Any]:
+        return options.override(name, *aliases.get(name, ()))
+
+    kept |= {name: f"{BY_REQUEST}: overrides" for name in aliases if override(name).get("distribution") == "keep"}
+    fixed = {name: how for name, how in given(graph, override).items() if name not in kept}
+    plain = biases(graph) if options.bias != "auto" else frozenset[str]()
+    if options.bias == "keep":
+        kept |= {name: f"{BY_REQUEST}: bias='keep'" for name in plain if name not in kept and name not in fixed}
+    held = {**kept, **dict.fromkeys(fixed, "given by the caller")}
     walk = Walk(graph, lambda i, leaf: solver.param(i, leaf), runtime.input_arrays())
     solver = Solver(
-        graph, walk, _reader(runtime), kept=kept, share=options.residual != "none", distribution=options.distribution,
-        auto=options.target == "auto", mirror=options.mirror, target=options.level,
-        override=lambda name: options.override(name), factor=lambda name: options.gain(name),
+        graph, walk, reader(lambda name: runtime.read([name])[name], fixed, shapes), kept=held,
+        share=options.residual != "none", distribution=options.distribution, auto=options.target == "auto",
+        mirror=options.mirror, target=options.level, override=override,
+        factor=lambda name: options.gain(name, *aliases.get(name, ())),
     )  # fmt: skip
+    if options.bias == "zero":
+        solver.policy.kept |= plain  # none for the policy to draw
     solver.solve()
-    return _Session(options, runtime, graph, solver, build(solver, options.seed, kept, options.pairs()))
+    return _Session(options, runtime, graph, solver, build(solver, options.seed, kept, options.pairs(), fixed))
+
+
+def _located(options: Options, runtime: Any) -> Options:
+    """The options with modules in ``only`` and ``skip`` replaced by the names the model knows them under."""
+    find = getattr(runtime, "paths_of", lambda _: None)
+
+    def names(option: str) -> Iterable[_options.Pattern]:
+        for pattern in getattr(options, option):
+            paths = None if isinstance(pattern, str) else find(pattern)
+            if paths is not None and not paths:
+                remedy = "Pass a module that model.named_modules() lists."
+                raise ConfigError(
+                    f"A module in {option} is no part of the model", value=_options.label(pattern), remedy=remedy
+                )
+            yield from (pattern,) if paths is None else paths
+
+    return replace(options, only=tuple(names("only")), skip=tuple(names("skip")))
 
 
 def _kept(
@@ -199,17 +232,6 @@ def _kept(
             yield name, f"{BY_REQUEST}: requires no gradient"
         elif not options.selects(name, *aliases):
             yield name, f"{BY_REQUEST}: only= or skip="
-
-
-def _reader(runtime: Any) -> Callable[[str], Any]:
-    cache: dict[str, Any] = {}
-
-    def read(name: str) -> Any:
-        if name not in cache:
-            cache[name] = runtime.read([name])[name]
-        return cache[name]
-
-    return read
 
 
 def _drawn(session: _Session, progress: Any) -> tuple[Plan, Mapping[str, Any]]:

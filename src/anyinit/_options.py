@@ -23,6 +23,8 @@ OVERRIDES = ("distribution", "std", "value")
 SEED_LIMIT = 2**64
 
 Pairs = tuple[tuple[str, float], ...]
+Pattern = str | Callable[[str], Any]
+"""A name, a shell-style pattern, a module (until its names are known) or a predicate of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Options:
     bias: ``zero``, ``keep`` (leave as they are) or ``auto``.
     overrides: ``(pattern, ((field, value), ...))``: fields ``distribution``, ``std``, ``value`` that win over the plan.
     gains: ``(pattern, factor)``: factors multiplied onto the solved standard deviations.
-    only, skip: shell-style patterns on parameter names; a parameter is set if it matches ``only`` and not ``skip``.
+    only, skip: shell-style patterns on parameter names, modules of the model, or predicates of a parameter's name;
+        a parameter is set if it matches ``only`` and not ``skip``.
     forward: ``forward(model, batch)`` recorded in place of ``model(batch)``.
     correct: ``auto`` runs the drawn network once and corrects it where theory expects its noise to grow.
     seed: a non-negative integer below 2**64; ``seed_from`` says in words where it came from.
@@ -56,8 +59,8 @@ class Options:
     bias: str = "auto"
     overrides: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
     gains: Pairs = ()
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
+    only: tuple[Pattern, ...] = ()
+    skip: tuple[Pattern, ...] = ()
     forward: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
     correct: str = "auto"
     seed: int = 0
@@ -81,7 +84,7 @@ class Options:
                 found.update(chosen)
         return found
 
-    def unmatched(self, names: Iterable[str]) -> list[str]:
+    def unmatched(self, names: Iterable[str]) -> list[Pattern]:
         """Patterns of ``only``, ``skip``, ``gains`` and ``overrides`` that match none of ``names``."""
         known = list(names)
         patterns = (*self.only, *self.skip, *(p for p, _ in self.gains), *(p for p, _ in self.overrides))
@@ -93,7 +96,9 @@ class Options:
         for f in fields(self):
             value = getattr(self, f.name)
             if value != f.default and f.name not in {"seed", "seed_from"}:
-                out.append((f.name, getattr(value, "__name__", str(value)) if f.name == "forward" else str(value)))
+                if f.name in {"only", "skip"}:
+                    value = tuple(map(label, value))
+                out.append((f.name, label(value) if f.name == "forward" else str(value)))
         return tuple(out)
 
 
@@ -150,8 +155,8 @@ def parse(
         bias=_one_of("bias", "auto" if bias is None else bias, BIASES),
         overrides=_overrides(overrides),
         gains=_gains(gains),
-        only=_patterns("only", only),
-        skip=_patterns("skip", skip),
+        only=_selectors("only", only),
+        skip=_selectors("skip", skip),
         forward=forward,
         correct=_one_of("correct", correct, CORRECTIONS),
         rollback=rollback,
@@ -201,6 +206,23 @@ def _target(value: Any) -> tuple[str, float]:
     return _one_of("target", value, TARGETS), 1.0
 
 
+def label(pattern: Any) -> str:
+    """A pattern, predicate or function as text."""
+    return pattern if isinstance(pattern, str) else str(getattr(pattern, "__name__", type(pattern).__name__))
+
+
+def _selectors(option: str, value: Any) -> tuple[Pattern, ...]:
+    """Patterns, modules and predicates."""
+    if callable(value):
+        return (value,)
+    if value is None or isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+        return _patterns(option, value)
+    out: list[Pattern] = []
+    for one in value:
+        out += [one] if callable(one) else _patterns(option, [one])
+    return tuple(out)
+
+
 def _patterns(option: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
@@ -247,14 +269,32 @@ def _fields(pattern: str, chosen: Any) -> tuple[tuple[str, Any], ...]:
     out: list[tuple[str, Any]] = []
     for name, value in chosen.items():
         _one_of(f"a field of the override of {pattern!r}", name, OVERRIDES)
-        label = f"{name} of {pattern!r}"
         if name == "distribution":
-            out.append((name, _one_of(label, value, (*DISTRIBUTIONS[1:], "constant", "keep"))))
+            out.append((name, _one_of(f"{name} of {pattern!r}", value, (*DISTRIBUTIONS[1:], "constant", "keep"))))
         else:
-            out.append((name, _number(label, value, signed=name == "value")))
+            out.append((name, _number(f"{name} of {pattern!r}", value, signed=name == "value")))
+    _together(pattern, dict(out))
     return tuple(out)
 
 
-def _matches(pattern: str, name: str) -> bool:
-    """Shell-style match, or a module path that contains the parameter."""
+def _together(pattern: str, chosen: Mapping[str, Any]) -> None:
+    """Fields that mean nothing beside each other."""
+    kind, where = chosen.get("distribution"), f"the override of {pattern!r}"
+    if kind == "keep" and len(chosen) > 1:
+        raise ConfigError(f"In {where}, 'keep' stands alone.", value=dict(chosen))
+    if kind == "constant" and ("value" not in chosen or "std" in chosen):
+        raise ConfigError(f"In {where}, 'constant' takes a value and no standard deviation.", value=dict(chosen))
+    if kind not in {None, "constant"} and "value" in chosen and "std" not in chosen:
+        remedy = "Give std too, or only value for a constant."
+        raise ConfigError(f"In {where}, a random draw about a value needs a std.", value=dict(chosen), remedy=remedy)
+
+
+def _matches(pattern: Pattern, name: str) -> bool:
+    """Shell-style match, a module path that contains the parameter, or what a predicate says."""
+    if callable(pattern):
+        try:
+            return bool(pattern(name))
+        except Exception as error:
+            remedy = "A predicate takes a parameter's name and says whether it is meant."
+            raise ConfigError(f"{label(pattern)} failed on {name}.", value=repr(error), remedy=remedy) from error
     return fnmatchcase(name, pattern) or name.startswith(pattern + ".")

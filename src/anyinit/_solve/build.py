@@ -13,23 +13,35 @@ from anyinit._graph.ops import Contract, Op, Opaque, Permute, Reshape, Slice
 from anyinit._solve.analytic import Decision, Solver
 from anyinit._solve.backward import gradients
 from anyinit._solve.bends import Bend, bends
+from anyinit._solve.given import Given
 from anyinit._solve.plan import Draw, Part, Plan, Weight
 from anyinit._solve.stability import trails
 
 DRAWN = {"weight", "shared weight", "recurrent", "tied table", "table", "position table", "position", "token"}
 
 
-def build(solver: Solver, seed: int, kept: Mapping[str, str], options: tuple[tuple[str, str], ...] = ()) -> Plan:
-    """The plan of a solved graph."""
+def build(
+    solver: Solver,
+    seed: int,
+    kept: Mapping[str, str],
+    options: tuple[tuple[str, str], ...] = (),
+    fixed: Mapping[str, Given] | None = None,
+) -> Plan:
+    """The plan of a solved graph. ``kept``: parameters left alone, with the reason; ``fixed``: given by the caller."""
+    fixed = fixed or {}
     graph, walk = solver.graph, solver.walk
     grads = gradients(graph, walk)
     behind = bends(solver)
     weights: list[Weight] = []
     unscaled: list[tuple[str, str]] = []
-    order = {leaf: at for at, leaf in enumerate(_canonical(solver))}
+    order = {leaf: at for at, leaf in enumerate(_canonical(solver, fixed))}
     for i, leaf in _by_use(solver):
         shape = graph.values[i].shape
-        part, reason = _part(solver, i, leaf, grads, order.get(i, len(order)), kept, behind)
+        key = order.get(i, len(order))
+        if leaf.name in fixed:
+            part, reason = fixed[leaf.name].part(shape, key, float(grads[i][0]) if i in grads else None), ""
+        else:
+            part, reason = _part(solver, i, leaf, grads, key, kept, behind)
         if reason:
             unscaled.append((leaf.name, reason))
         part = replace(part, label=leaf.part, draw=replace(part.draw, view=leaf.view + part.draw.view))
@@ -62,7 +74,7 @@ def _by_use(solver: Solver) -> list[tuple[int, Leaf]]:
     return sorted(solver.graph.params(), key=lambda p: (first.get(p[1].name, last), p[0]))
 
 
-def _canonical(solver: Solver) -> list[int]:
+def _canonical(solver: Solver, fixed: Mapping[str, Given]) -> list[int]:
     """Leaves in order of first use: the position that keys a draw."""
     seen: dict[int, None] = {}
     for node in solver.graph.nodes:
@@ -72,7 +84,7 @@ def _canonical(solver: Solver) -> list[int]:
                     if leaf in solver.decisions and solver.decisions[leaf].role in DRAWN:
                         seen.setdefault(leaf)
     biases = [leaf for leaf, d in solver.decisions.items() if d.role == "bias" and d.std > 0]
-    return [*seen, *biases]
+    return [*seen, *biases, *(i for i, leaf in _by_use(solver) if leaf.name in fixed)]
 
 
 def _part(
@@ -129,7 +141,9 @@ def _reason(solver: Solver, i: int) -> tuple[str, bool]:
 
 def _table(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     shape = solver.graph.values[d.leaf].shape
-    draw = Draw(outs=(0,) if shape else (), ins=tuple(range(1, len(shape))), distribution="normal", std=d.std, key=key)
+    usual = "normal" if solver.distribution in {"auto", "orthogonal"} else solver.distribution
+    distribution = str(solver.override(solver.graph.leaves[d.leaf].name).get("distribution", usual))
+    draw = Draw((), (), (0,) if shape else (), tuple(range(1, len(shape))), distribution, d.std, key=key)
     return Part(
         role=d.role, fan=1, fan_out=shape[-1] if shape else 1, draw=draw, target=d.std**2, predicted=d.std**2,
         predicted_output=d.std**2, band=None, predicted_grad=grad, why=d.why, flags=d.flags,

@@ -87,6 +87,18 @@ class TorchRuntime:
             facts.setdefault(leaf.name, (leaf.name, leaf.aliases, tuple(tensor.shape), leaf.dtype, leaf.trainable))
         return list(facts.values())
 
+    def paths_of(self, thing: object) -> tuple[str, ...] | None:
+        """Names under which a module or parameter stands in the model (a model itself: ``*``); None for
+        anything else."""
+        from torch import nn
+
+        if isinstance(thing, nn.Module):
+            modules = self.model.named_modules(remove_duplicate=False)
+            return tuple(name or "*" for name, module in modules if module is thing)
+        if isinstance(thing, nn.Parameter):
+            return tuple(n for n, p in self.model.named_parameters(remove_duplicate=False) if p is thing)
+        return None
+
     def record(self) -> Graph:
         """The graph of one run in training mode; cached."""
         return self.recording().graph
