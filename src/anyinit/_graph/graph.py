@@ -75,6 +75,7 @@ class Graph:
     outputs: tuple[int, ...]
     notes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()  # parameters of the model that this run never touched
+    summed: Mapping[int, tuple[int, ...]] | None = None  # dimensions that a parameter's first contraction sums over
     observable: int | None = None  # values from this id on were made by rewriting: no runtime sees them
 
     def __post_init__(self) -> None:

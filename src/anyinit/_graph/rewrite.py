@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from anyinit._graph.graph import Graph, Node
-from anyinit._graph.ops import Expand, Normalize, Op, Pointwise, Reduce, Reshape
+from anyinit._graph.ops import Contract, Expand, Normalize, Op, Permute, Pointwise, Reduce, Reshape
 from anyinit._graph.split import split
 
 _NEUTRAL = {("add", 0.0), ("sub", 0.0), ("mul", 1.0), ("div", 1.0), ("pow", 1.0)}
@@ -19,7 +19,27 @@ _NEUTRAL = {("add", 0.0), ("sub", 0.0), ("mul", 1.0), ("div", 1.0), ("pow", 1.0)
 
 def canonical(graph: Graph) -> Graph:
     """The graph with norms recognised, identities and dead operations removed."""
-    return _pruned(split(_pruned(_normalized(_shortened(graph)))))
+    graph = _shortened(graph)
+    graph = replace(graph, summed=_summed(graph))
+    return _pruned(split(_pruned(_normalized(graph))))
+
+
+def _summed(graph: Graph) -> dict[int, tuple[int, ...]]:
+    """Dimensions over which each parameter is first contracted, dead operations included: the direction in
+    which a weight is applied, where a derivative taken inside the model also uses it backwards."""
+    order: dict[int, tuple[int, tuple[int, ...]]] = {i: (i, tuple(range(len(graph.values[i].shape)))) for i, _ in graph.params()}
+    found: dict[int, tuple[int, ...]] = {}
+    for node in graph.nodes:
+        op = node.op
+        if isinstance(op, Permute) and node.inputs[0] in order:
+            leaf, dims = order[node.inputs[0]]
+            order[node.output] = (leaf, tuple(dims[i] for i in op.order))
+        elif isinstance(op, Contract):
+            for value, labels in zip(node.inputs, (op.a, op.b), strict=True):
+                if value in order:
+                    leaf, dims = order[value]
+                    found.setdefault(leaf, tuple(sorted(d for d, lab in zip(dims, labels, strict=True) if lab not in op.out)))
+    return found
 
 
 def _shortened(graph: Graph) -> Graph:

@@ -64,6 +64,8 @@ class Solver:
     distribution: str = "auto"
     decisions: dict[int, Decision] = field(default_factory=dict[int, Decision])
     head_levels: dict[int, float] = field(default_factory=dict[int, float])
+    known: dict[int, float] = field(default_factory=dict[int, float])
+    early: set[int] = field(default_factory=set[int])
 
     def __post_init__(self) -> None:
         self.uses = Uses(self.graph)
@@ -83,12 +85,13 @@ class Solver:
             return measured(self._values(leaf), i)
         if "weight" in roles:
             use = uses[roles.index("weight")]
-            std = self._tied(use) if "table" in roles else 1.0
+            std = self._tied(use) if "table" in roles else self.known.get(i, 1.0)
             return iid(value.shape, std, i)
         role = self._main(uses, roles)
         if role in {"table", "position table", "position", "token"}:
-            self._decide(i, role, 1.0, uses[0], why="table rows at unit second moment")
-            return iid(value.shape, 1.0, i)
+            std, why = self._overridden(i, 1.0, "table rows at unit second moment")
+            self._decide(i, role, std, uses[0], why=why)
+            return iid(value.shape, std, i)
         if role == "gain" and math.prod(value.shape) > 1:
             self._decide(i, role, 0.0, uses[0], why="gains start at one")
             return constant(separate(value.shape), 1.0)
@@ -97,9 +100,9 @@ class Solver:
             return constant(separate(value.shape), 0.0)
         return measured(self._values(leaf), i)
 
-    def _values(self, leaf: Leaf) -> np.ndarray:
+    def _values(self, leaf: Leaf, whole: np.ndarray | None = None) -> np.ndarray:
         """Actual values of a parameter, or of its part."""
-        x = np.asarray(self.read(leaf.name))
+        x = np.asarray(self.read(leaf.name) if whole is None else whole)
         for step, *args in leaf.view:
             if step == "slice":
                 dim, start, stop, stride = args
@@ -130,7 +133,7 @@ class Solver:
         node = self.graph.nodes[use.node]
         data = node.inputs[1 - use.slot]
         fan = self._fan(node, self.graph.values[data].shape if use.slot else self.graph.values[node.inputs[0]].shape)
-        return 1.0 / math.sqrt(max(fan * level, 1e-300))
+        return self.factor(self.graph.leaves[use.leaf].name) / math.sqrt(max(fan * level, 1e-300))
 
     def _fan(self, node: Node, a_shape: tuple[int, ...]) -> int:
         op = node.op
@@ -165,7 +168,11 @@ class Solver:
             for node in self.graph.nodes:
                 if node.output in self.uses.live:
                     self._visit(node)
-            if not self._retie():
+            again = self._retie()
+            if self.early:  # met before what decides them: walk again with what was decided
+                self.known.update({leaf: self.decisions[leaf].std for leaf in self.early if leaf in self.decisions})
+                again, self.early = bool(self.known), set()
+            if not again:
                 break
 
     def _retie(self) -> bool:
@@ -208,7 +215,9 @@ class Solver:
             if value not in self.uses.origin:
                 continue
             for leaf in self.uses.roots(value):
-                mine = [u for u in self.uses.uses.get(leaf, ()) if u.node == at and u.slot == slot]
+                mine = [u for u in self.uses.applied(leaf) if u.node == at and u.slot == slot]
+                if not mine and leaf not in self.decisions and leaf not in self.known:
+                    self.early.add(leaf)
                 name = self.graph.leaves[leaf].name
                 if mine and leaf not in self.decisions and name not in self.kept:
                     self._weight(node, at, leaf, mine[0], slot)
@@ -264,7 +273,7 @@ class Solver:
         role = "weight"
         if "table" in roles:
             role = "tied table"
-        elif sum(r == "weight" for r in roles) > 1:
+        elif self._nested(leaf):
             role = "shared weight"
         place = self.levels.place(region(self.uses, node.output))
         if role == "tied table":
@@ -340,6 +349,16 @@ class Solver:
             self.walk.step(node)
         return self.walk.signals[node.output]
 
+    def _nested(self, leaf: int) -> bool:
+        """Whether a weight is applied to something made with itself (in contrast to calls side by side)."""
+        made = 0
+        for use in self.uses.applied(leaf):
+            node = self.graph.nodes[use.node]
+            if self.streams.ancestors[node.inputs[1 - use.slot]] & made:
+                return True
+            made |= 1 << node.output
+        return False
+
     def _recurrent(self, leaf: int) -> bool:
         """Whether the weight is applied to something made of its own output and the result is added to
         what another weight makes."""
@@ -388,8 +407,8 @@ class Solver:
             made = self.uses.producer.get(self.uses.source(other))
             tokens = made is not None and isinstance(self.graph.nodes[made].op, Lookup)
             factor = POSITION_BESIDE_TOKENS if tokens else 1.0
-            d.std = factor * math.sqrt(self.walk.signals[other].m2 or 1.0)
-            d.why = f"positions at {factor:g} of the level of what they are added to"
+            std = factor * math.sqrt(self.walk.signals[other].m2 or 1.0)
+            d.std, d.why = self._overridden(d.leaf, std, f"positions at {factor:g} of the level of what they are added to")
             d.node = self.uses.producer[node.output]
             self._set(d.leaf, d.std, node)
 
@@ -402,8 +421,7 @@ class Solver:
                 continue
             beside = [self.walk.signals[j].m2 for j in node.inputs if j in self.uses.live]
             if beside and max(beside) > 0:
-                d.std = math.sqrt(max(beside))
-                d.why = "token at the level of what it stands beside"
+                d.std, d.why = self._overridden(d.leaf, math.sqrt(max(beside)), "token at the level of what it stands beside")
                 d.node = self.uses.producer[node.output]
                 self._set(d.leaf, d.std, node)
 

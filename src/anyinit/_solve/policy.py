@@ -165,7 +165,7 @@ class Policy:
             return None
         leaf = self.uses.origin[other][0]
         roles = [self.uses.role(u) for u in self.uses.uses.get(leaf, ())]
-        return leaf if roles == ["weight"] and self.graph.leaves[leaf].name not in self.kept else None
+        return leaf if set(roles) == {"weight"} and len(self.uses.applied(leaf)) == 1 and self.graph.leaves[leaf].name not in self.kept else None
 
     def _paired(self, node: Node, place: Region) -> tuple[Nodes, Signal] | None:
         """Node values of the activation on a unit field, when the sign axis reaches the next weight whole
@@ -326,7 +326,8 @@ class Policy:
         for i in node.inputs:
             if i in self.uses.origin and self.uses.origin[i][2]:
                 leaf = self.uses.origin[i][0]
-                if len(self.uses.uses.get(leaf, ())) == 1 and self.graph.leaves[leaf].name not in self.kept:
+                roles = {self.uses.role(u) for u in self.uses.uses.get(leaf, ())}
+                if roles == {"bias"} and self.graph.leaves[leaf].name not in self.kept:
                     return leaf
         return None
 

@@ -73,12 +73,19 @@ class Uses:
     def live(self) -> frozenset[int]:
         """Values that depend on user data or on noise: activations."""
         live = {i for i, leaf in self.graph.leaves.items() if leaf.role == "input"}
+        weights = {i for i, _ in self.graph.params()}
         for node in self.graph.nodes:
-            if any(i in live for i in node.inputs) or not node.inputs:
+            if any(i in live for i in node.inputs) or not node.inputs or self._on_constants(node, weights):
                 live.add(node.output)
+            elif any(i in weights for i in node.inputs):
+                weights.add(node.output)
         if not live:
             live = {i for i, leaf in self.graph.leaves.items() if leaf.role != "param"}
         return frozenset(live)
+
+    def _on_constants(self, node: Node, weights: set[int]) -> bool:
+        """Whether a weight is applied to numbers the model holds (boundary points of an equation)."""
+        return isinstance(node.op, Contract) and any(i in weights for i in node.inputs) and any(i not in weights for i in node.inputs)
 
     @cached_property
     def origin(self) -> Mapping[int, tuple[int, tuple[Op, ...], bool]]:
@@ -129,7 +136,10 @@ class Uses:
             op = self.graph.nodes[use.node].op
             if isinstance(op, Contract):
                 found.append((use, self._summed(op, use)))
-        return [use for use, over in found if over == found[0][1]]
+        first = (self.graph.summed or {}).get(leaf)
+        if first is None or all(over != first for _, over in found):
+            first = found[0][1] if found else ()
+        return [use for use, over in found if over == first]
 
     def _summed(self, op: Contract, use: Use) -> tuple[int, ...]:
         """Leaf dimensions that a contraction sums over, through permutations of the leaf."""
