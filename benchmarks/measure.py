@@ -69,7 +69,7 @@ def gradients(model: nn.Module, batch: Any, seed: int, forward: Callable[..., An
     if not outputs:
         return {}
     total = sum((o * torch.randn(o.shape, generator=generator)).sum() for o in outputs)
-    named = dict(model.named_parameters())
+    named = {n: p for n, p in model.named_parameters() if p.requires_grad}
     grads = torch.autograd.grad(total, list(named.values()), allow_unused=True)  # type: ignore[arg-type]
     return {n: g.double().square().mean().item() for n, g in zip(named, grads, strict=True) if g is not None}
 

@@ -2,7 +2,7 @@
 
 ``x * rsqrt(mean(x^2) + eps)`` in any spelling is one :class:`Normalize`; so is the same with the mean
 taken out first. Operations whose result nothing reads are dropped, so are elementwise identities
-(``x * 1``, ``x + 0``).
+(``x * 1``, ``x + 0``). Interpolations are spelled by their two weights.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from anyinit._graph.blend import blended
 from anyinit._graph.graph import Graph, Node
 from anyinit._graph.ops import Contract, Expand, Normalize, Op, Permute, Pointwise, Reduce, Reshape
 from anyinit._graph.split import split
@@ -21,7 +22,7 @@ def canonical(graph: Graph) -> Graph:
     """The graph with norms recognised, identities and dead operations removed."""
     graph = _shortened(graph)
     graph = replace(graph, summed=_summed(graph))
-    return _pruned(split(_pruned(_normalized(graph))))
+    return _pruned(split(_pruned(blended(_normalized(graph)))))
 
 
 def _summed(graph: Graph) -> dict[int, tuple[int, ...]]:

@@ -152,8 +152,8 @@ def _bias(solver: Solver, d: Decision, weights: Mapping[str, Array]) -> NDArray[
     for i in made.inputs:
         if i in solver.uses.origin:
             leaf = solver.uses.origin[i][0]
-            values = weights.get(graph.leaves[leaf].name)
-            if values is not None and np.any(values):
+            values = solver._values(graph.leaves[leaf], weights.get(graph.leaves[leaf].name))
+            if np.any(values) and values.size == math.prod(graph.values[i].shape):
                 return np.asarray(values, dtype=np.float64).reshape(graph.values[i].shape)
     return np.zeros(())
 
