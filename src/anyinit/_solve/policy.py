@@ -37,6 +37,7 @@ FLAT = 1.02  # level slope up to which a mirrored chain runs at unit level
 HELD_LEVEL, HELD_GRADIENT = 100.0, 10.0  # products of chi and chi_1 that independent draws may have over a chain
 GROWTH = 100.0  # growth of the gradient over the whole depth for odd saturating activations
 LENGTH = 0.2  # relative variance of a sample's squared norm from which its length carries information
+BIAS, LOOSE_BIAS = 0.5, 0.2  # share of biases there; less where independent draws spread angles further
 STEEP = 1.2  # level slope from which biases are worth having
 
 
@@ -352,8 +353,8 @@ class Policy:
         spread = self.length_spread(self.walk.signals[data])
         if spread > LENGTH and self._biased(place):
             why = f"{style.why}; " if style.why else ""
-            text = f"{why}biases carry half: squared lengths of samples vary by {math.sqrt(spread):.2g} of their mean"
-            return replace(style, bias=max(style.bias, 0.5), why=text)
+            text = f"{why}biases share its level: squared lengths of samples vary by {math.sqrt(spread):.2g} of their mean"
+            return replace(style, bias=max(style.bias, BIAS if style.level is not None else LOOSE_BIAS), why=text)
         return style
 
     def length_spread(self, x: Signal) -> float:
