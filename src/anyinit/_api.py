@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -74,10 +75,10 @@ def initialize(
         TraceError: the model could not be run on this input; its own exception is chained.
         BackendNotFoundError: the model belongs to no supported framework.
     """
-    checked, spec = _options.parse(input_spec, mode, **options)
+    checked, spec = _parsed(input_spec, mode, options)
     session = _open(model, spec, params, checked)
     plan, weights = _drawn(session, progress)
-    session.runtime.write(weights)
+    session.runtime.write(weights, rollback=checked.rollback)
     return _report(session, plan, model)
 
 
@@ -104,7 +105,7 @@ def plan(model: Any, input_spec: Any = None, mode: Any = "analytic", *, params: 
 
     Args and raises: as :func:`initialize`.
     """
-    checked, spec = _options.parse(input_spec, mode, **options)
+    checked, spec = _parsed(input_spec, mode, options)
     return _open(model, spec, params, checked).plan
 
 
@@ -142,6 +143,14 @@ def available_backends() -> tuple[str, ...]:
     from importlib.util import find_spec
 
     return tuple(name for name in BACKENDS if find_spec(name) is not None)
+
+
+def _parsed(input_spec: Any, mode: Any, options: Mapping[str, Any]) -> tuple[Options, Any]:
+    known = [*inspect.signature(_options.parse).parameters][2:]
+    for name in options:
+        if name not in known:
+            raise ConfigError("There is no option of this name", value=name, remedy=_options.near(name, known))
+    return _options.parse(input_spec, mode, **options)
 
 
 def _backend(model: Any) -> tuple[str, Any]:

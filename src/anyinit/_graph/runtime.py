@@ -26,10 +26,11 @@ class Runtime(Protocol):
         """Parameters by name, in their own type (bfloat16 and half widened to float32)."""
         ...
 
-    def write(self, values: Mapping[str, Array]) -> None:
+    def write(self, values: Mapping[str, Array], *, rollback: bool = True) -> None:
         """Set parameters in place (immutable frameworks: build the new object). All or nothing:
         shapes and finiteness are checked before the first write. Values arrive in float32, float64
-        or complex and are rounded to the parameter's own type (nearest even)."""
+        or complex and are rounded to the parameter's own type (nearest even). Without ``rollback`` a
+        write that fails half-way may stay half done, where that saves memory."""
         ...
 
     def run(self, weights: Mapping[str, Array], watch: Collection[int], visit: Visit) -> None:

@@ -120,8 +120,9 @@ class JaxRuntime:
             self._realize()
         return {n: widened(self._values[places[n]]) for n in names}
 
-    def write(self, values: Mapping[str, Array]) -> None:
-        """Build the new object (``result``); NNX modules are updated in place. All or nothing."""
+    def write(self, values: Mapping[str, Array], *, rollback: bool = True) -> None:
+        """Build the new object (``result``); NNX modules are updated in place, with all values ready before. All or
+        nothing, with or without ``rollback``."""
         new = self._checked(values)
         if self._program.realize is not None:
             missing = [i for i, v in enumerate(self._values) if isinstance(v, jax.ShapeDtypeStruct) and i not in new]

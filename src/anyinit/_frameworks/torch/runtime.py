@@ -148,11 +148,12 @@ class TorchRuntime:
 
         return weights.read(self.model, names)
 
-    def write(self, values: Mapping[str, Array]) -> None:
-        """Set parameters in place; all or nothing."""
+    def write(self, values: Mapping[str, Array], *, rollback: bool = True) -> None:
+        """Set parameters in place; all or nothing (values that do not fit are refused before the first write;
+        ``rollback`` restores the model when a write itself fails)."""
         from anyinit._frameworks.torch import weights
 
-        weights.write(self.model, values)
+        weights.write(self.model, values, rollback=rollback)
 
     # --- runs -------------------------------------------------------------------------------
 

@@ -57,13 +57,13 @@ def read(model: nn.Module, names: Collection[str]) -> dict[str, Array]:
     return {name: to_numpy(w.value() if isinstance(w, Effective) else w) for name, w in found.items()}
 
 
-def write(model: nn.Module, values: Mapping[str, Array]) -> None:
-    """Set weights in place after checking all of them; a failure half-way restores what was written.
-    A computed weight is set through the parameters it is computed from."""
+def write(model: nn.Module, values: Mapping[str, Array], *, rollback: bool = True) -> None:
+    """Set weights in place after checking all of them; a failure half-way restores what was written, unless
+    ``rollback`` is off, which saves the memory of a second copy. A computed weight is set through the parameters it is computed from."""
     ready: list[tuple[nn.Parameter, Tensor]] = []
     for name, weight in _found(model, values, "written").items():
         ready += _targets(name, weight, values[name])
-    saved = [(p, p.detach().clone()) for p, _ in ready]
+    saved = [(p, p.detach().clone()) for p, _ in ready] if rollback else []
     with torch.no_grad():
         try:
             for p, new in ready:
