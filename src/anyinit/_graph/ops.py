@@ -295,7 +295,7 @@ class Triangle(Op):
 class Opaque(Op):
     """An operation nobody has a rule for; ``why`` says so in words for the report.
 
-    ``call`` is the framework's own name for it; the runtime measures it locally.
+    ``call`` is the framework's own name for it; predictions behind it are assumptions.
     """
 
     call: str

@@ -277,7 +277,7 @@ def normalize_adjoint(op: Normalize, inputs: Inputs, output: Signal, grad: Table
     out = wide - y * along[_onto(fine, small)]
     if op.center:
         out = out - averaged(x.layout, g, op.dims)[1][b]
-    r = float(averaged(fine, 2 * y * y, op.dims)[1][0])
+    r = float(averaged(fine, 2 * y * y, op.dims)[1][0]) + _finite_fan(x, op.dims)
     out[0] = max(float(out[0]), 0.0)
     table = collapse(fine, out, a, x.layout.groups) if fine.groups != x.layout.groups else out[own]
     # other norms fluctuate on their own where their entries do
@@ -287,6 +287,16 @@ def normalize_adjoint(op: Normalize, inputs: Inputs, output: Signal, grad: Table
     full, r = 1 / (1 - min(r, 0.8)), min(r, 0.8)
     grown = np.where(masks & ~bits, (1 - r / 4) + (full - 1 + r / 4) * alike, full)
     return (table / (level + op.eps) * grown,)
+
+
+def _finite_fan(x: Signal, dims: Sequence[int]) -> float:
+    """What a finite fan-in adds to the relative variance of a unit's own variance, ``2 / fan`` for independent
+    inputs, where each unit is normalized by itself (the axis of independent units is not among ``dims``)."""
+    if not x.wobble or not x.corr:
+        return 0.0
+    inside = {g for d in dims for _, g in x.layout.dims[d]}
+    units = [g for g in range(x.layout.groups) if g not in inside and abs(float(x.corr[0][1 << g])) < 1e-9]
+    return 2 * sum(x.wobble) * math.prod(x.layout.sizes[g] for g in units) if units else 0.0
 
 
 def _onto(fine: Layout, small: Layout) -> np.ndarray:

@@ -186,7 +186,6 @@ def triangle_adjoint(op: Triangle, inputs: Inputs, output: Signal, grad: Table) 
 def opaque(op: Opaque, inputs: Inputs, site: Site) -> Signal:
     """Unknown: assumed to keep the level of its first floating input, flagged as not certified.
 
-    The walk replaces this by a local measurement where a runtime can make one.
     """
     x = next((s for s in inputs if s.keys), None)
     layout = separate(site.shape)

@@ -20,7 +20,7 @@ class Unscaled(NamedTuple):
 
 
 class OpaqueOp(NamedTuple):
-    """An operation without a rule; its effect was measured locally."""
+    """An operation without a rule; it is assumed to keep the level of its input, and no path through it is certified."""
 
     operation: str
     where: str
