@@ -72,8 +72,8 @@ BAD: dict[str, tuple[type[AnyInitError], str, tuple[Any, ...], dict[str, Any]]] 
     "module of another model": (ConfigError, "no part of the model", ((8, 24),), {"only": nn.Linear(24, 32)}),
     "predicate true of nothing": (ConfigError, "matches no parameter", ((8, 24),), {"only": lambda name: False}),
     "predicate that fails": (ConfigError, "failed on", ((8, 24),), {"skip": lambda name: name[99]}),
-    "constant without a value": (ConfigError, "takes a value", ((8, 24),), {"overrides": {"*": {"distribution": "constant"}}}),
-    "mean without a scale": (ConfigError, "needs a std", ((8, 24),), {"overrides": {"*": {"distribution": "normal", "value": 1}}}),
+    "constant of nothing": (ConfigError, "a value", ((8, 24),), {"overrides": {"*": {"distribution": "constant"}}}),
+    "mean alone": (ConfigError, "a std", ((8, 24),), {"overrides": {"*": {"distribution": "normal", "value": 1}}}),
 }  # fmt: skip
 
 

@@ -59,7 +59,8 @@ def read(model: nn.Module, names: Collection[str]) -> dict[str, Array]:
 
 def write(model: nn.Module, values: Mapping[str, Array], *, rollback: bool = True) -> None:
     """Set weights in place after checking all of them; a failure half-way restores what was written, unless
-    ``rollback`` is off, which saves the memory of a second copy. A computed weight is set through the parameters it is computed from."""
+    ``rollback`` is off, which saves the memory of a second copy. A computed weight is set through the parameters it
+    is computed from."""
     ready: list[tuple[nn.Parameter, Tensor]] = []
     for name, weight in _found(model, values, "written").items():
         ready += _targets(name, weight, values[name])
