@@ -1,0 +1,1 @@
+"""Small training tasks and the starting points that compete on them; ``benchmarks/training.py`` runs them."""

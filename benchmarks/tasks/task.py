@@ -1,0 +1,125 @@
+"""What a task is, and the fixed data that tasks share."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model on one fixed data set.
+
+    build: makes the model with its own default initialization. loss: ``loss(model, batch)``. batch: ``batch(rng)``
+    draws a training batch. constant: loss of the best constant prediction. forward: what AnyInit records in place
+    of ``model(inputs)``, where the loss asks for more than a plain call.
+    """
+
+    name: str
+    words: str
+    build: Callable[[], nn.Module]
+    batch: Callable[[torch.Generator], Batch]
+    loss: Callable[[nn.Module, Batch], torch.Tensor]
+    constant: float
+    steps: int
+    forward: Callable[[Any, Any], torch.Tensor] | None = None
+
+
+def feeds(layer: nn.Module, activation: str) -> nn.Module:
+    """Note which activation a layer feeds, for starting points that set the gain by it."""
+    layer.feeds = activation  # type: ignore[assignment]
+    return layer
+
+
+@functools.cache
+def digits() -> Batch:
+    """1,797 handwritten digits of 8 x 8 pixels (scikit-learn), standardized as a whole, and their classes."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    x = torch.tensor(found.images, dtype=torch.float32)
+    return (x - x.mean()) / x.std(), torch.tensor(found.target)
+
+
+@functools.cache
+def surface() -> Batch:
+    """A smooth function of two coordinates in [-1, 1] at 2,304 points, standardized."""
+    side = torch.linspace(-1, 1, 48)
+    x = torch.cartesian_prod(side, side)
+    y = torch.sin(3 * x[:, 0]) * torch.cos(2 * x[:, 1]) + 0.5 * torch.tanh(4 * (x[:, 0] - x[:, 1]))
+    return x, ((y - y.mean()) / y.std())[:, None]
+
+
+@functools.cache
+def picture() -> Batch:
+    """A photograph (scikit-learn's sample) at 54 x 40 pixels, grey, standardized, and pixel coordinates."""
+    from sklearn.datasets import load_sample_image
+
+    grey = np.asarray(load_sample_image("china.jpg"), np.float32).mean(-1)[:420, :640]
+    small = torch.tensor(grey.reshape(42, 10, 64, 10).mean((1, 3)))
+    x = torch.cartesian_prod(torch.linspace(-1, 1, 42), torch.linspace(-1, 1, 64))
+    return x, ((small - small.mean()) / small.std()).reshape(-1, 1)
+
+
+@functools.cache
+def letters() -> tuple[torch.Tensor, int]:
+    """Letters of the descriptions of scikit-learn's small data sets as indices, and the size of the alphabet."""
+    from sklearn import datasets
+
+    makers = (datasets.load_digits, datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer)
+    words = "".join(m().DESCR for m in (*makers, datasets.load_diabetes, datasets.load_linnerud))
+    alphabet = {c: i for i, c in enumerate(sorted(set(words)))}
+    return torch.tensor([alphabet[c] for c in words]), len(alphabet)
+
+
+def rows(x: torch.Tensor, y: torch.Tensor, size: int) -> Callable[[torch.Generator], Batch]:
+    """Batches of ``size`` random rows."""
+
+    def batch(rng: torch.Generator) -> Batch:
+        at = torch.randint(0, len(x), (size,), generator=rng)
+        return x[at], y[at]
+
+    return batch
+
+
+def windows(length: int, size: int) -> Callable[[torch.Generator], Batch]:
+    """Batches of ``size`` random pieces of text and the same pieces one letter on."""
+    text, _ = letters()
+
+    def batch(rng: torch.Generator) -> Batch:
+        at = torch.randint(0, len(text) - length - 1, (size, 1), generator=rng) + torch.arange(length + 1)
+        return text[at[:, :-1]], text[at[:, 1:]]
+
+    return batch
+
+
+def squares(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """Mean squared error."""
+    return nn.functional.mse_loss(model(batch[0]), batch[1])
+
+
+def classes(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """Cross entropy, over the last axis of the logits."""
+    logits = model(batch[0])
+    return nn.functional.cross_entropy(logits.flatten(0, -2), batch[1].flatten())
+
+
+def entropy(labels: torch.Tensor) -> float:
+    """Cross entropy of the class frequencies: the best prediction that ignores the input."""
+    p = torch.bincount(labels.flatten()).double()
+    p = p[p > 0] / p.sum()
+    return float(-(p * p.log()).sum())
+
+
+def spread(values: torch.Tensor) -> float:
+    """Mean squared error of the mean."""
+    return float(values.double().var(unbiased=False)) or math.nan
