@@ -233,7 +233,8 @@ def _patterns(option: str, value: Any) -> tuple[str, ...]:
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
             remedy = "Use names as named_parameters() gives them; * and ? stand for any text."
-            raise ConfigError(f"{option} takes parameter names or patterns.", value=pattern, remedy=remedy)
+            shown = repr(pattern) if isinstance(pattern, (str, int, float)) else type(pattern).__name__
+            raise ConfigError(f"{option} takes parameter names or patterns.", value=shown, remedy=remedy)
     return patterns
 
 

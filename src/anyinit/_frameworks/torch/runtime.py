@@ -88,16 +88,13 @@ class TorchRuntime:
         return list(facts.values())
 
     def paths_of(self, thing: object) -> tuple[str, ...] | None:
-        """Names under which a module or parameter stands in the model (a model itself: ``*``); None for
-        anything else."""
+        """Names under which a module stands in the model (the model itself: ``*``); None for anything else."""
         from torch import nn
 
-        if isinstance(thing, nn.Module):
-            modules = self.model.named_modules(remove_duplicate=False)
-            return tuple(name or "*" for name, module in modules if module is thing)
-        if isinstance(thing, nn.Parameter):
-            return tuple(n for n, p in self.model.named_parameters(remove_duplicate=False) if p is thing)
-        return None
+        if not isinstance(thing, nn.Module):
+            return None
+        modules = self.model.named_modules(remove_duplicate=False)
+        return tuple(name or "*" for name, module in modules if module is thing)
 
     def record(self) -> Graph:
         """The graph of one run in training mode; cached."""
