@@ -43,7 +43,8 @@ class Levels:
             target, why = self._straight_target(place)
             level = self.replay(z, node.output, place).m2 or z.m2
             return math.sqrt(target / level), target, why, ()
-        target, why = self._curved_target(place)
+        end = self.replay(scaled(z, 1 / math.sqrt(z.m2)), node.output, place)
+        target, why = self._curved_target(place, end)
         return self._reach(z, node, place, target, why)
 
     def _straight_target(self, place: Region) -> tuple[float, str]:
@@ -111,14 +112,16 @@ class Levels:
         std, target, _, _ = self._reach(z, node, place, after, "")
         return z.m2 * std * std if target is not None else q
 
-    def _curved_target(self, place: Region) -> tuple[float, str]:
-        share = self._branch_share(place.end)
+    def _curved_target(self, place: Region, end: Signal) -> tuple[float, str]:
+        share = self._branch_share(place.end, end.mean**2 / end.m2 if end.m2 > 0 else 0.0)
         if share is not None:
             return share
         return self.target, f"second moment {self.target:g} after {' '.join(place.words)}"
 
-    def _branch_share(self, value: int) -> tuple[float, str] | None:
-        """Share of a residual branch: the stream's first level divided by the number of branches."""
+    def _branch_share(self, value: int, lean: float = 0.0) -> tuple[float, str] | None:
+        """Share of a residual branch: the stream's first level divided by the number ``N`` of branches. Means add
+        coherently: with ``lean``, the share of the mean in a branch's second moment, ``N`` branches add up to
+        ``N (1 - lean) + N^2 lean`` times one."""
         if not self.share:
             return None
         split = 1.0
@@ -131,7 +134,8 @@ class Levels:
                 if level <= 0:
                     return None
                 text = f"residual branch: 1/{count} of the stream's second moment {level:.3g}"
-                return level / count / split, text
+                text += f", its mean ({lean:.0%} of its level) added {count} times over" if lean > 1e-3 else ""
+                return level / (count * (1 - lean) + count**2 * lean) / split, text
             readers = self.uses.consumers.get(value, ())
             if len(readers) != 1:
                 return None
