@@ -26,6 +26,7 @@ from anyinit._core.field import (
     expect,
     gaussian,
     materialize,
+    measured,
     pair_table,
     quantiles,
 )
@@ -118,7 +119,7 @@ def pointwise(op: Pointwise, inputs: Inputs, site: Site) -> Signal:
         return constant(align([], site.shape)[0], float(evaluate(op, [])))
     given = inputs
     inputs = _plugged(given)
-    kept = _kept(op, inputs)
+    kept = _kept(op, inputs, site)
     if kept is not None:
         return kept
     if op.fn in {"real", "imag"} and inputs[0].phase:
@@ -163,7 +164,7 @@ def _root(key: Hashable) -> Hashable:
     return key  # pyright: ignore[reportUnknownVariableType]
 
 
-def _kept(op: Pointwise, inputs: Inputs) -> Signal | None:
+def _kept(op: Pointwise, inputs: Inputs, site: Site) -> Signal | None:
     """Masking of logits: statistics of the visible entries, with the mask beside them."""
     if op.fn not in {"add", "where"} or len(inputs) > 3 or not inputs:
         return None
@@ -181,8 +182,11 @@ def _kept(op: Pointwise, inputs: Inputs) -> Signal | None:
         no = rest.pop(0) if op.args[2] is None else op.args[2]
         for x, other, visible in ((yes, no, cond), (no, yes, ~cond)):
             level = other.mean if isinstance(other, Signal) and not other.keys else other
-            if isinstance(x, Signal) and x.keys and isinstance(level, float) and level <= BLOCKED:
-                return x.but(kept=visible if x.kept is None else x.kept & visible)
+            if isinstance(x, Signal) and isinstance(level, float) and level <= BLOCKED:
+                if x.keys:
+                    return x.but(kept=visible if x.kept is None else x.kept & visible)
+                if x.data is None and x.mean > BLOCKED:  # a bias that starts constant: a mask in numbers
+                    return measured(np.where(visible, x.mean, level), ("mask", site.id))
     return None
 
 

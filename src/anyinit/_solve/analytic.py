@@ -192,6 +192,8 @@ class Solver:
             self._contraction(node)
         elif isinstance(node.op, Pointwise):
             self._position(node)
+            if node.op.fn == "where":
+                self._token(node)
             residual = self.streams.residuals.get(self.uses.producer[node.output])
             if residual is not None:
                 self.levels.starts.setdefault(self.streams.stream[residual.node], self.walk.signals[residual.skip].m2)

@@ -112,6 +112,8 @@ def _scales(node: Node) -> bool:
 
 def _bends(uses: Uses, op: Pointwise, inputs: tuple[int, ...]) -> bool:
     live = [i for i in inputs if i in uses.live]
+    if op.fn == "where" and op.args[0] is None and inputs[0] not in uses.live:
+        return len(live) > 1  # a mask that no activation decides
     return op.fn not in STRAIGHT or len(live) > 1
 
 

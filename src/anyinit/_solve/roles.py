@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -117,10 +118,13 @@ class Uses:
             return self.uses
         for at, node in enumerate(self.graph.nodes):
             if node.output not in self.live:
+                for leaf, i, slot in self._dressing(node):
+                    pure = self.origin[i][2]
+                    self.uses.setdefault(leaf, []).append(Use(leaf, i, self.origin[i][1], pure, at, slot))
                 continue
             for slot, i in enumerate(node.inputs):
                 if i in self.origin:
-                    for leaf in self.roots(i):
+                    for leaf in self.roots(i, dressed=False):
                         _, chain, pure = self.origin[i]
                         own = self.origin[i][0] == leaf
                         self.uses.setdefault(leaf, []).append(
@@ -151,14 +155,31 @@ class Uses:
             order = [step.order[i] for i in order]
         return tuple(sorted(order[i] for i, lab in enumerate(labels) if lab not in op.out))
 
-    def roots(self, value: int) -> tuple[int, ...]:
-        """Parameter leaves a value made of parameters depends on."""
+    def roots(self, value: int, *, dressed: bool = True) -> tuple[int, ...]:
+        """Parameter leaves a value made of parameters depends on; ``dressed=False``: without the gains and
+        biases that were laid over the others on the way."""
         if value in self.graph.leaves:
             return (value,) if self.graph.leaves[value].role == "param" else ()
         node = self.graph.nodes[self.producer[value]]
-        return tuple(
-            dict.fromkeys(r for i in node.inputs if i in self.origin or i in self.graph.leaves for r in self.roots(i))
-        )
+        made = [i for i in node.inputs if i in self.origin or i in self.graph.leaves]
+        found = dict.fromkeys(r for i in made for r in self.roots(i, dressed=dressed))
+        over = set[int]() if dressed else {leaf for leaf, _, _ in self._dressing(node)}
+        return tuple(r for r in found if r not in over)
+
+    def _dressing(self, node: Node) -> list[tuple[int, int, int]]:
+        """``(leaf, operand, slot)`` of gains and biases among parameters alone: a table that is normalized, a
+        weight with a scale for each row. They multiply or are added to something wider."""
+        op = node.op
+        if not isinstance(op, Pointwise) or op.fn not in {"add", "sub", "mul", "div"} or len(node.inputs) != 2:
+            return []
+        if any(i not in self.origin for i in node.inputs):
+            return []
+        sizes = [math.prod(self.graph.values[i].shape) for i in node.inputs]
+        small = 0 if sizes[0] < sizes[1] else 1
+        if sizes[0] == sizes[1] or (small == 0 and op.fn in {"sub", "div"}):
+            return []
+        operand, wide = node.inputs[small], node.inputs[1 - small]
+        return [(r, operand, small) for r in self.roots(operand) if r not in self.roots(wide)]
 
     def role(self, use: Use) -> str:
         """Role of a parameter at one use."""
@@ -193,6 +214,8 @@ class Uses:
             return "gain"
         if op.fn in {"leaky_relu", "prelu", "elu", "celu"} and use.slot > 0:
             return "slope"
+        if op.fn == "where" and op.args[0] is None and use.slot > 0 and node.inputs[0] not in self.live:
+            return "token"  # stands in masked places
         return "shape"
 
     def _spans_channels(self, use: Use) -> bool:

@@ -218,9 +218,10 @@ def _index_put(low: Lower, x: V, indices: Sequence[V | None], values: V, accumul
     used = [i for i, index in enumerate(indices) if index is not None]
     first = indices[used[0]]
     assert first is not None
-    if len(used) == 1 and first.kind == "bool" and values.size == 1 and not accumulate:
-        mask = low.reshape(first, first.shape + (1,) * (x.ndim - first.ndim - used[0]))
-        return low.pointwise("where", mask, low.reshape(values, ()), x)
+    spread = values.size == 1 or values.shape == x.shape[x.ndim - values.ndim :] and values.ndim <= x.ndim - first.ndim
+    if used == [0] and first.kind == "bool" and spread and not accumulate:
+        mask = low.reshape(first, first.shape + (1,) * (x.ndim - first.ndim))
+        return low.pointwise("where", mask, low.reshape(values, ()) if values.size == 1 else values, x)
     op = ops.Scatter(used[0], "add" if accumulate else "set")
     return low.add(op, (x, *(i for i in indices if i is not None), values), x.shape, x.kind)
 
