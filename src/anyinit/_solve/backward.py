@@ -2,19 +2,23 @@
 
 Adjoint rules are applied over the forward graph, not over a trace of anyone's autograd. Gradients are
 taken as independent of the forward values they meet (Yang & Schoenholz 2017), which is exact to
-leading order in width for weights that are used once.
+leading order in width for weights that are used once; along elementwise regions and sums the place of
+the gradient on the values' distribution is kept (see :mod:`anyinit._solve.tilt`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from anyinit._core.field import Nodes, Signal
 from anyinit._core.tables import Table, conform
-from anyinit._graph.graph import FLOAT, Graph
+from anyinit._graph.graph import FLOAT, Graph, Node
 from anyinit._graph.ops import Pointwise
 from anyinit._rules import ADJOINT
 from anyinit._rules.pointwise import edges
 from anyinit._solve.propagate import Walk
+from anyinit._solve.roles import MOVES
+from anyinit._solve.tilt import Tilts
 
 
 def gradients(graph: Graph, walk: Walk) -> dict[int, Table]:
@@ -22,11 +26,13 @@ def gradients(graph: Graph, walk: Walk) -> dict[int, Table]:
     signals = walk.signals
     layouts = {i: s.layout for i, s in signals.items()}
     grads: dict[int, Table] = {}
+    tilts = Tilts()
     for out in dict.fromkeys(graph.outputs):
         if graph.values[out].kind == FLOAT and out in signals:
             table = np.zeros(1 << layouts[out].groups)
             table[0] = 1.0
             _add(grads, out, table)
+            tilts.add(out, signals[out], 1.0)
     for node in reversed(graph.nodes):
         grad = grads.get(node.output)
         if grad is None or not grad.any():
@@ -34,6 +40,10 @@ def gradients(graph: Graph, walk: Walk) -> dict[int, Table]:
         y = signals[node.output]
         if isinstance(node.op, Pointwise) and node.output not in y.sources:
             for source, table in edges(node.op, y, layouts, grad).items():
+                src = y.sources[source]
+                factor, tilt, nodes = tilts.through(y, node.output, src.deriv, src.nodes)
+                table[0] *= factor
+                tilts.add(source, signals[source], float(table[0]), tilt, nodes)
                 _add(grads, source, table)
             continue
         xs = tuple(signals[i] for i in node.inputs)
@@ -41,10 +51,23 @@ def gradients(graph: Graph, walk: Walk) -> dict[int, Table]:
         drawn = walk.ops.get(node.output)
         if drawn is not None:  # the signal passes through what is drawn, the weight's gradient is whole
             tables = (ADJOINT[type(drawn)](drawn, xs, y, grad)[0], *tables[1:])
-        for i, table in zip(node.inputs, tables, strict=True):
+        for slot, (i, table) in enumerate(zip(node.inputs, tables, strict=True)):
             if table is not None:
+                tilts.add(i, signals[i], float(table[0]), *_carried(node, xs, slot, y, tilts))
                 _add(grads, i, table)
     return grads
+
+
+def _carried(
+    node: Node, xs: tuple[Signal, ...], slot: int, y: Signal, tilts: Tilts
+) -> tuple[Nodes | None, Nodes | None]:
+    """Tilt handed on by sums and by pure moves, with the values it belongs to; other operations spread a
+    gradient evenly."""
+    if isinstance(node.op, Pointwise) and node.op.fn == "add" and len(xs) == 2:
+        return tilts.of_sum(node.output, y, xs[slot], xs[1 - slot], 1.0) or (None, None)
+    if isinstance(node.op, MOVES) and xs[0].nodes.shape == y.nodes.shape:
+        return tilts.tilt(node.output), None
+    return None, None
 
 
 def _add(grads: dict[int, Table], i: int, table: Table) -> None:
