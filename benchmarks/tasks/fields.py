@@ -55,8 +55,8 @@ def tasks() -> list[Task]:
     x, y = picture()
     line = torch.linspace(0, 1, 512)[:, None]
     return [
-        Task("siren", "SIREN, 5 layers of 64, a photograph", lambda: Waves(64, 5),
+        Task("siren", lambda: Waves(64, 5),
              rows(x, y, 512), squares, spread(y), 500),
-        Task("pinn", "tanh MLP, 8 layers of 64, a Poisson equation", lambda: mlp((1, 64, 1), 8, "tanh"),
+        Task("pinn", lambda: mlp((1, 64, 1), 8, "tanh"),
              rows(line, line, 128), equation, 1.0, 400, forward=residual),
     ]  # fmt: skip

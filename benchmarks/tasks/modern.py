@@ -113,14 +113,14 @@ def tasks() -> list[Task]:
     text, _ = letters()
     last, most = entropy(text), entropy(y)
     return [
-        Task("residual 24", "silu residual MLP without norms, 24 blocks of 64, digits", lambda: ResidualMLP(64, 24),
+        Task("residual 24", lambda: ResidualMLP(64, 24),
              rows(x, y, 128), classes, most, 150),
-        Task("resnet bn", "ResNet with batch norm, 4 blocks of 16 channels, digits", normed,
+        Task("resnet bn", normed,
              rows(x, y, 64), classes, most, 120),
-        Task("vit", "vision transformer, 4 blocks of 48, digits", lambda: Patches(48, 4),
+        Task("vit", lambda: Patches(48, 4),
              rows(x, y, 64), classes, most, 150),
-        Task("gpt", "GPT on letters, 3 blocks of 64, 48 letters", lambda: Letters(64, 3, 48),
+        Task("gpt", lambda: Letters(64, 3, 48),
              windows(48, 16), classes, last, 150),
-        Task("gru", "GRU on letters, width 96, 48 letters", lambda: Recurrent(96),
+        Task("gru", lambda: Recurrent(96),
              windows(48, 16), classes, last, 150),
     ]  # fmt: skip

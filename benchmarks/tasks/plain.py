@@ -42,14 +42,12 @@ def conv(depth: int, channels: int, activation: str) -> nn.Sequential:
 
 def on_surface(name: str, depth: int, activation: str, steps: int) -> Task:
     x, y = surface()
-    words = f"{activation} MLP, {depth} layers of 64, a function of two coordinates"
-    return Task(name, words, lambda: mlp((2, 64, 1), depth, activation), rows(x, y, 256), squares, spread(y), steps)
+    return Task(name, lambda: mlp((2, 64, 1), depth, activation), rows(x, y, 256), squares, spread(y), steps)
 
 
 def on_digits(name: str, depth: int, activation: str, steps: int) -> Task:
     x, y = digits()
-    words = f"{activation} MLP, {depth} layers of 64, digits"
-    return Task(name, words, lambda: mlp((64, 64, 10), depth, activation), rows(x, y, 128), classes, entropy(y), steps)
+    return Task(name, lambda: mlp((64, 64, 10), depth, activation), rows(x, y, 128), classes, entropy(y), steps)
 
 
 def tasks() -> list[Task]:
@@ -61,6 +59,6 @@ def tasks() -> list[Task]:
         on_digits("relu^2 6", 6, "relu2", 400),
         on_digits("mish 20", 20, "mish", 200),
         on_surface("elu 12", 12, "elu", 300),
-        Task("conv 16", "relu conv net, 16 layers of 16 channels, digits", lambda: conv(16, 16, "relu"),
+        Task("conv 16", lambda: conv(16, 16, "relu"),
              rows(x, y, 64), classes, entropy(y), 150),
     ]  # fmt: skip

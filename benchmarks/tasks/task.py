@@ -25,7 +25,6 @@ class Task:
     """
 
     name: str
-    words: str
     build: Callable[[], nn.Module]
     batch: Callable[[torch.Generator], Batch]
     loss: Callable[[nn.Module, Batch], torch.Tensor]

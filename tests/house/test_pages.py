@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import io
+import math
+import os
 import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -73,3 +83,161 @@ def test_no_page_or_source_names_a_path_of_one_machine_or_a_package_index():
     files += [*(ROOT / "src").rglob("*.py"), *(ROOT / "examples").glob("*.py")]
     banned = re.compile(r"(?<![\w.])/(?:home|root|opt|tmp)/|https?://\S*(?:/simple|/whl)")
     assert [str(f) for f in files if banned.search(f.read_text())] == []
+
+
+HOMES = {
+    "torch": "torch", "transformers": "torch", "jax": "jax", "flax": "jax", "equinox": "jax", "haiku": "jax",
+    "torchvision": "vision", "timm": "vision", "numpy": "anywhere",
+}  # fmt: skip
+NEEDS = {"torch": ("torch", "transformers"), "jax": ("jax", "flax", "equinox", "haiku"), "vision": ("torchvision",)}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A block of a page, where it needs to run, and the output printed below it."""
+
+    line: int
+    home: str
+    code: str
+    shown: str | None
+    place: tuple[int, int]
+
+
+def examples(page: Path) -> list[Example]:
+    """Python blocks; one that imports neither a framework nor NumPy runs where the block before it ran."""
+    words, home, found = page.read_text(), "anywhere", list[Example]()
+    for m in re.finditer(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", words, flags=re.DOTALL):
+        imported = set(re.findall(r"^(?:import|from) (\w+)", m.group(1), flags=re.MULTILINE))
+        homes = {HOMES[name] for name in imported if name in HOMES}
+        home = next((h for h in ("vision", "jax", "torch", "anywhere") if h in homes), home)
+        found.append(Example(words[: m.start()].count("\n"), home, m.group(1), m.group(2), m.span(2)))
+    return found
+
+
+def homes() -> set[str]:
+    """Environments whose blocks run here, by the same rule as the tests' folders."""
+    asked = os.environ.get("ANYINIT_FRAMEWORKS")
+    if asked is not None:
+        return {name.strip() for name in asked.split(",")} | {"anywhere"}
+    return {h for h, needs in NEEDS.items() if all(map(importlib.util.find_spec, needs))} | {"anywhere"}
+
+
+def ran(page: Path, home: str) -> list[tuple[Example, str]]:
+    """The blocks of one page and environment, run in order in one namespace, with what they printed."""
+    names: dict[str, object] = {"__name__": f"page_{page.stem}_{home}"}
+    module = ModuleType(str(names["__name__"]))
+    module.__dict__.update(names)
+    sys.modules[module.__name__] = module
+    out = list[tuple[Example, str]]()
+    try:
+        for example in (e for e in examples(page) if e.home == home):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile("\n" * (example.line + 1) + example.code, str(page), "exec"), module.__dict__)
+            out.append((example, printed.getvalue()))
+    finally:
+        del sys.modules[module.__name__]
+    return out
+
+
+RUNNABLE = sorted((p, h) for p in PAGES for h in {e.home for e in examples(p)} & homes())
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def same(printed: str, shown: str) -> bool:
+    """Whether two outputs have the same words, and numbers within five per cent."""
+    if NUMBER.sub("#", printed).split() != NUMBER.sub("#", shown).split():
+        return False
+    pairs = zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True)
+    return all(math.isclose(float(a), float(b), rel_tol=0.05) for a, b in pairs)
+
+
+@pytest.fixture
+def clean_registry() -> Iterator[None]:
+    before = set(anyinit.registered_activations())
+    yield
+    for name in set(anyinit.registered_activations()) - before:
+        anyinit.unregister_activation(name)
+
+
+@pytest.mark.parametrize(("page", "home"), RUNNABLE, ids=lambda v: v.name if isinstance(v, Path) else v)
+def test_python_blocks_run_and_print_what_the_page_shows(
+    page: Path, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_registry: None
+):
+    monkeypatch.chdir(tmp_path)
+    for example, printed in ran(page, home):
+        if example.shown is not None:
+            assert same(printed, example.shown), f"{page.name}:{example.line}\n{printed}"
+
+
+def test_an_output_with_another_word_or_another_number_is_not_the_same():
+    assert same("level 1.00 of 26", "level  1.01 of 26")
+    assert not same("level 1.2 of 26", "level 1 of 26")
+    assert not same("level 1 of 26", "levels 1 of 26")
+
+
+def test_the_policy_page_states_the_constants_of_the_source():
+    words = (ROOT / "docs" / "policy.md").read_text()
+    stated = {(m[0], m[1]): float(m[2]) for m in re.findall(r"^\| `(\w+)\.(\w+)` \| ([\d.]+) \|", words, re.MULTILINE)}
+    assert len(stated) > 10
+    found = {(room, name): float(getattr(import_module(f"anyinit._solve.{room}"), name)) for room, name in stated}
+    assert stated == found
+
+
+def test_the_limits_page_lists_the_vocabulary():
+    vocabulary = {op.__name__ for op in import_module("anyinit._graph.ops").VOCABULARY} - {"Opaque"}
+    words = (ROOT / "docs" / "limits.md").read_text()
+    assert vocabulary <= set(re.findall(r"`(\w+)`", words))
+
+
+def test_every_file_that_the_design_page_names_exists():
+    words = (ROOT / "docs" / "design.md").read_text()
+    named = set(re.findall(r"`(_?\w+/\w+\.py)`", words))
+    assert len(named) > 15
+    assert [f for f in sorted(named) if not (ROOT / "src" / "anyinit" / f).exists()] == []
+
+
+def test_the_results_and_the_table_of_the_readme_are_what_the_benchmark_makes_of_the_data():
+    training = import_module("training")
+    rows = training.read(training.DATA)
+    assert (ROOT / "docs" / "results.md").read_text() == training.page(rows)
+    assert "\n".join(training.summary(rows)) in PAGES[0].read_text()
+    assert {r["task"] for r in rows} == set(training.TASKS)
+
+
+def test_the_readme_admits_every_task_on_which_another_start_was_better():
+    training = import_module("training")
+    table, ours = training.cells(training.read(training.DATA)), training.OURS
+    rest = {t: min(v for (task, c), v in table.items() if task == t and c not in ours) for t in training.TASKS}
+    behind = {
+        t for t, loss in rest.items() if loss < table[t, "anyinit"] and not training.equal(loss, table[t, "anyinit"])
+    }
+    assert behind == {"resnet bn", "residual 24", "mish 20", "pinn"}
+    sentence = re.search(r"Where it is behind: (.*?);", PAGES[0].read_text(), re.DOTALL)
+    assert sentence is not None
+    assert all(w in sentence.group(1) for w in ("batch-norm ResNet", "residual MLP", "mish", "PINN", "1.2 to 1.5"))
+
+
+def test_the_benchmark_counts_ties_ranks_and_divergence():
+    training = import_module("training")
+    losses = {"default": math.inf, "xavier": 1.0, "orthogonal": 0.5, "he": 0.011, "lsuv": 0.01, "anyinit": 0.01}
+    table = {("t", name): loss for name, loss in {**losses, "anyinit unit": 2.0}.items()}
+    assert training.ranks(table, ["t"], "he") == training.ranks(table, ["t"], "lsuv") == [2.0]
+    assert training.ranks(table, ["t"], "default") == [7.0]
+    assert training.score(table, {"t": 1.0}, "anyinit") == 1.0
+    assert training.score(table, {"t": 1.0}, "default") == training.score(table, {"t": 1.0}, "anyinit unit") == 0.0
+    assert training.score(table, {"t": 1.0}, "orthogonal") == pytest.approx(math.log(2) / math.log(100))
+
+
+def refresh(page: Path) -> None:
+    """Write what the blocks print today below them; other environments' blocks stay as they are."""
+    printed = {e.place: text for home in homes() for e, text in ran(page, home) if e.shown is not None}
+    words = page.read_text()
+    for (start, end), text in sorted(printed.items(), reverse=True):
+        words = words[:start] + "\n".join(line.rstrip() for line in text.splitlines()) + "\n" + words[end:]
+    page.write_text(words)
+
+
+if __name__ == "__main__":  # python tests/house/test_pages.py: refresh the outputs on all pages
+    for one in PAGES:
+        refresh(one)
