@@ -28,7 +28,9 @@ def canonical(graph: Graph) -> Graph:
 def _summed(graph: Graph) -> dict[int, tuple[int, ...]]:
     """Dimensions over which each parameter is first contracted, dead operations included: the direction in
     which a weight is applied, where a derivative taken inside the model also uses it backwards."""
-    order: dict[int, tuple[int, tuple[int, ...]]] = {i: (i, tuple(range(len(graph.values[i].shape)))) for i, _ in graph.params()}
+    order: dict[int, tuple[int, tuple[int, ...]]] = {
+        i: (i, tuple(range(len(graph.values[i].shape)))) for i, _ in graph.params()
+    }
     found: dict[int, tuple[int, ...]] = {}
     for node in graph.nodes:
         op = node.op
@@ -39,7 +41,9 @@ def _summed(graph: Graph) -> dict[int, tuple[int, ...]]:
             for value, labels in zip(node.inputs, (op.a, op.b), strict=True):
                 if value in order:
                     leaf, dims = order[value]
-                    found.setdefault(leaf, tuple(sorted(d for d, lab in zip(dims, labels, strict=True) if lab not in op.out)))
+                    found.setdefault(
+                        leaf, tuple(sorted(d for d, lab in zip(dims, labels, strict=True) if lab not in op.out))
+                    )
     return found
 
 

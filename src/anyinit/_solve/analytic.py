@@ -16,7 +16,8 @@ from anyinit._graph.ops import Contract, Lookup, Pointwise
 from anyinit._rules.contract import terms
 from anyinit._rules.pointwise import as_source
 from anyinit._solve.levels import Levels
-from anyinit._solve.policy import LEVEL, Policy, Style, centred, mirrored_signal
+from anyinit._solve.mirror import centred, mirrored_signal
+from anyinit._solve.policy import LEVEL, Policy, Style
 from anyinit._solve.propagate import Walk, iid
 from anyinit._solve.regions import Region, region
 from anyinit._solve.roles import MOVES, Use, Uses
@@ -37,7 +38,7 @@ class Decision:
     node: int | None = None
     region: Region | None = None
     target: float | None = None
-    style: Style = Style()
+    style: Style = field(default_factory=Style)
     fan: int = 0
     why: str = ""
     flags: tuple[str, ...] = ()
@@ -145,7 +146,7 @@ class Solver:
                 count *= n
         for w in op.windows:
             count *= w.size / w.spread
-        return max(int(round(count)), 1)
+        return max(round(count), 1)
 
     def _decide(self, leaf: int, role: str, std: float, use: Use, **more: object) -> Decision:
         decision = Decision(leaf, role, std, use, **more)  # type: ignore[arg-type]
@@ -410,7 +411,9 @@ class Solver:
             tokens = made is not None and isinstance(self.graph.nodes[made].op, Lookup)
             factor = POSITION_BESIDE_TOKENS if tokens else 1.0
             std = factor * math.sqrt(self.walk.signals[other].m2 or 1.0)
-            d.std, d.why = self._overridden(d.leaf, std, f"positions at {factor:g} of the level of what they are added to")
+            d.std, d.why = self._overridden(
+                d.leaf, std, f"positions at {factor:g} of the level of what they are added to"
+            )
             d.node = self.uses.producer[node.output]
             self._set(d.leaf, d.std, node)
 
@@ -423,7 +426,9 @@ class Solver:
                 continue
             beside = [self.walk.signals[j].m2 for j in node.inputs if j in self.uses.live]
             if beside and max(beside) > 0:
-                d.std, d.why = self._overridden(d.leaf, math.sqrt(max(beside)), "token at the level of what it stands beside")
+                d.std, d.why = self._overridden(
+                    d.leaf, math.sqrt(max(beside)), "token at the level of what it stands beside"
+                )
                 d.node = self.uses.producer[node.output]
                 self._set(d.leaf, d.std, node)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import root_scalar
 
 from anyinit._graph.ops import Permute, Pointwise, Reshape
 from anyinit._graph.runtime import Runtime
@@ -112,7 +113,7 @@ def run(
                 s = _factor(solver, d, array, exact, found)
                 if s != 1.0:
                     bias = _bias(solver, d, weights)
-                    array = np.asarray((array - bias) * s + bias, dtype=array.dtype)
+                    array = np.asarray((np.asarray(array) - bias) * s + bias, dtype=array.dtype)  # pyright: ignore[reportOperatorIssue]
                     result = array
                 found.factor[d.leaf] = s
             found.output[d.leaf] = square_mean(array)
@@ -167,7 +168,8 @@ def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measu
     want = signals[d.region.output].m2
     if not math.isfinite(have) or have <= 0 or not 1 / EXTREME < have / max(want, 1e-300) < EXTREME:
         found.warnings.append(
-            f"{name}: measured level {have:.3g} where {want:.3g} was planned; the batch carries no usable signal here, weight left as drawn"
+            f"{name}: measured level {have:.3g} where {want:.3g} was planned; the batch carries no usable signal here, "
+            "weight left as drawn"
         )
         return 1.0
     if d.style.std is not None:
@@ -183,10 +185,10 @@ def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measu
 
 
 def _through_region(solver: Solver, d: Decision, array: Array, goal: float, start: float) -> float | None:
-    """Secant steps on the logarithm of ``E f(s z)^2`` over the measured values (65,536 at most)."""
+    """Root of the logarithm of ``E f(s z)^2`` over the measured values (65,536 at most) near ``start``."""
     assert d.region is not None
     steps = _pointwise_steps(solver, d)
-    if steps is None:
+    if steps is None or np.iscomplexobj(array):
         return None
     z = np.asarray(array, dtype=np.float64).ravel()
     if z.size > 65536:
@@ -194,25 +196,18 @@ def _through_region(solver: Solver, d: Decision, array: Array, goal: float, star
     whole = square_mean(array)
     z = z * math.sqrt(whole / max(float(np.mean(z * z)), 1e-300))
 
-    def level(log_s: float) -> float:
-        return math.log(
-            max(float(np.mean(np.square(_apply(steps, z * math.exp(log_s), d.region.output)))), 1e-300) / goal
-        )  # type: ignore[union-attr]
+    output = d.region.output
 
-    x0 = math.log(start)
-    y0 = level(x0)
-    x1 = x0 - max(min(0.5 * y0, 1.0), -1.0) or x0 + 1e-3
-    for _ in range(30):
-        y1 = level(x1)
-        if abs(y1) < 1e-6:
-            return math.exp(x1)
-        if y1 == y0 or x1 == x0:
-            break
-        step = -y1 * (x1 - x0) / (y1 - y0)
-        x0, y0, x1 = x1, y1, x1 + max(min(step, 1.0), -1.0)
-        if abs(x1 - math.log(start)) > 3:
-            return None
-    return math.exp(x1) if abs(y1) < 1e-3 else None
+    def excess(log_s: float) -> float:
+        level = float(np.mean(np.square(_apply(steps, z * math.exp(log_s), output))))
+        return math.log(max(level, 1e-300) / goal)
+
+    middle = math.log(start)
+    for reach in (0.1, 0.7, 3.0):
+        low, high = middle - reach, middle + reach
+        if excess(low) < 0 < excess(high):
+            return math.exp(root_scalar(excess, bracket=(low, high), xtol=1e-7).root)
+    return None
 
 
 Steps = list[tuple[Pointwise, tuple[int, ...], int]]

@@ -13,20 +13,20 @@ Every choice is made from a function's values, a depth, or a shape; none from a 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, expect, gaussian
-from anyinit._core.tables import Factor, Layout, build
+from anyinit._core.tables import Factor, build
 from anyinit._graph.graph import Graph, Node
-from anyinit._graph.ops import Contract, Pointwise, Window
+from anyinit._graph.ops import Contract, Pointwise
 from anyinit._rules.pointwise import as_source
+from anyinit._solve.mirror import level_slope, sign_table
 from anyinit._solve.propagate import Walk
 from anyinit._solve.regions import Region, region
-from anyinit._solve.roles import MOVES, Uses
+from anyinit._solve.roles import Uses
 
 ODD = 0.03  # share of the odd part's second moment that may be nonlinear in a mirrored chain
 CHAIN = 4  # weights from which a plain chain is worth mirroring
@@ -103,8 +103,9 @@ class Policy:
         level = min(self._level(n) for _, _, _, n, _ in found)
         for k, (one, where, spot_, nodes_, _) in enumerate(found):
             mode = "both" if k else "rows"
-            homogeneous = abs(_slope(nodes_) - 1) < 1e-6
-            why = f"mirrored: the odd part of {' '.join(spot_.words)} is linear, so the plain chain starts linear and isometric"
+            homogeneous = abs(level_slope(nodes_) - 1) < 1e-6
+            why = f"mirrored: the odd part of {' '.join(spot_.words)} is linear, "
+            why += "so the plain chain starts linear and isometric"
             q = self._level(nodes_) if homogeneous else level
             self.styles[one] = Style(mode, q, centre=k > 0 and self._centred(where), why=why)
         self.styles[last[0]] = Style("cols", why="mirrored input: end of a linear chain")
@@ -117,7 +118,7 @@ class Policy:
         level, gradient = 0.0, 0.0
         for node, place in layers:
             end = self._replayed(self._probe(node, 1.0), node.output, place)
-            if end is None or abs(_slope(end.nodes) - 1) < 1e-6:
+            if end is None or abs(level_slope(end.nodes) - 1) < 1e-6:
                 return False
             chi, chi_1 = self._slopes(node, place, self._unit_level(node, place))
             if chi <= FLAT:
@@ -135,7 +136,7 @@ class Policy:
         low, high = -4.0, 4.0
         if excess(low) > 0 or excess(high) < 0:
             return 1.0
-        return math.exp(float(brentq(excess, low, high, xtol=1e-6)))
+        return math.exp(root_scalar(excess, bracket=(low, high), xtol=1e-6).root)
 
     def _plain(self, leaf: int, node: Node) -> bool:
         """A weight used once, without groups, whose outputs come in pairs."""
@@ -166,7 +167,13 @@ class Policy:
             return None
         leaf = self.uses.origin[other][0]
         roles = [self.uses.role(u) for u in self.uses.uses.get(leaf, ())]
-        return leaf if set(roles) == {"weight"} and len(self.uses.applied(leaf)) == 1 and self.graph.leaves[leaf].name not in self.kept else None
+        return (
+            leaf
+            if set(roles) == {"weight"}
+            and len(self.uses.applied(leaf)) == 1
+            and self.graph.leaves[leaf].name not in self.kept
+            else None
+        )
 
     def _paired(self, node: Node, place: Region) -> tuple[Nodes, Signal] | None:
         """Node values of the activation on a unit field, when the sign axis reaches the next weight whole
@@ -219,7 +226,7 @@ class Policy:
         if free is not None and shape[free] % 2 == 0:
             dims[free] = [(2, "sign"), (shape[free] // 2, ("d", free))]
         layout, keys = build(dims)
-        return gaussian(layout, 0.0, q * _signs(keys, {"sign"}), ("probe", node.output))
+        return gaussian(layout, 0.0, q * sign_table(keys, {"sign"}), ("probe", node.output))
 
     def _replayed(self, z: Signal, at: int, place: Region) -> Signal | None:
         signals = dict(self.walk.signals)
@@ -238,7 +245,7 @@ class Policy:
     def _level(self, nodes: Nodes) -> float:
         """Pre-activation level of a mirrored chain: unit second moment after a homogeneous activation,
         ``LEVEL`` after any other; the activation's values are known on a unit field."""
-        if abs(_slope(nodes) - 1) < 1e-6:
+        if abs(level_slope(nodes) - 1) < 1e-6:
             return 1.0 / expect(nodes * nodes)
         return 0.0  # solved by level, see Solver
 
@@ -285,7 +292,9 @@ class Policy:
                 low, high = (middle, high) if growth(middle) <= bound else (low, middle)
         else:
             low = high
-        why = f"odd saturating {' '.join(place.words)}: level {low:.3g} before it, where the gradient grows {math.exp(growth(low) * depth):.3g} times over {depth} layers"
+        times = math.exp(growth(low) * depth)
+        why = f"odd saturating {' '.join(place.words)}: level {low:.3g} before it, where the gradient grows "
+        why += f"{times:.3g} times over {depth} layers"
         return Style(level=low / scale, why=why)
 
     def _argument(self, node: Node, place: Region) -> float:
@@ -348,12 +357,15 @@ class Policy:
         if self._oscillates(node, place):
             rate = math.sqrt(self._argument(node, place))
             if rate > 1.0:
-                why = f"oscillating activation with inner factor {rate:.3g}: bandwidth {rate:.3g} / sqrt 3 per unit coordinate, phases over a period"
+                why = f"oscillating activation with inner factor {rate:.3g}: bandwidth {rate:.3g} / sqrt 3 "
+                why += "per unit coordinate, phases over a period"
                 return Style(std=1 / math.sqrt(3), phase=math.pi / rate, why=why)
         spread = self.length_spread(self.walk.signals[data])
         if spread > LENGTH and self._biased(place):
             why = f"{style.why}; " if style.why else ""
-            text = f"{why}biases share its level: squared lengths of samples vary by {math.sqrt(spread):.2g} of their mean"
+            text = (
+                f"{why}biases share its level: squared lengths of samples vary by {math.sqrt(spread):.2g} of their mean"
+            )
             return replace(style, bias=max(style.bias, BIAS if style.level is not None else LOOSE_BIAS), why=text)
         return style
 
@@ -368,57 +380,11 @@ class Policy:
         """Bounded, with slopes that do not die out at large levels."""
         scale = self._argument(node, place)
         levels = (1e1 / scale, 1e3 / scale)
-        ends = [self._replayed(self._probe(node, q), node.output, place) for q in levels]
-        slopes = [self._slopes(node, place, q) for q in levels]
-        if any(e is None or e.nodes.ndim != 1 for e in ends):
-            return False
-        return bool(
-            abs(ends[1].m2 / ends[0].m2 - 1) < 0.3
-            and slopes[1][1] * ends[1].m2 / levels[1] > 0.3 * slopes[0][1] * ends[0].m2 / levels[0]
-        )  # type: ignore[union-attr]
-
-
-def _slope(nodes: Nodes) -> float:
-    """Level slope on a unit field: ``c_2(f^2) / (sqrt 2 E f^2)``, one when homogeneous of degree one."""
-    square = nodes * nodes
-    return float(WEIGHT @ (square * (GRID**2 - 1))) / (2 * expect(square))
-
-
-def _signs(keys: list[Hashable], signs: set[str]) -> np.ndarray:
-    """Table of a field whose entries are equal, opposite (along sign axes alone) or independent."""
-    table = np.ones(1)
-    for k in keys:
-        table = np.concatenate([table, -table if k in signs else 0 * table])
-    return table
-
-
-def mirrored_signal(layout_shape: tuple[int, ...], out: int | None, into: int | None, std: float, key: int) -> Signal:
-    """A mirrored weight as its contraction sees it: sign axes on the output and input dimensions."""
-    dims: list[list[Factor]] = [[(n, "w")] for n in layout_shape]
-    for d, name in ((out, "rows"), (into, "cols")):
-        if d is not None:
-            dims[d] = [(2, name), (layout_shape[d] // 2, "w")]
-    layout, keys = build(dims)
-    return gaussian(layout, 0.0, std * std * _signs(keys, {"rows", "cols"}), key)
-
-
-def centred(op: Contract) -> Contract:
-    """The contraction that a kernel with only its centre tap performs."""
-    windows = tuple(
-        Window(
-            w.a,
-            w.tap,
-            w.out,
-            1,
-            w.stride,
-            1,
-            w.pad_low - w.dilation * (w.size // 2),
-            w.pad_high - w.dilation * (w.size // 2),
-            w.spread,
-        )
-        for w in op.windows
-    )
-    return replace(op, windows=windows)
-
-
-__all__ = ["MOVES", "Layout", "Policy", "Style", "centred", "mirrored_signal"]
+        squares: list[float] = []
+        for q in levels:
+            end = self._replayed(self._probe(node, q), node.output, place)
+            if end is None or end.nodes.ndim != 1:
+                return False
+            squares.append(end.m2)
+        near, far = (self._slopes(node, place, q)[1] * m2 / q for q, m2 in zip(levels, squares, strict=True))
+        return abs(squares[1] / squares[0] - 1) < 0.3 and far > 0.3 * near

@@ -19,7 +19,7 @@ from anyinit._rules.base import Site
 from anyinit._rules.pointwise import as_source
 
 Z95 = 1.6448536269514722
-THEORY = 0.012  # standard error of a predicted log level, added to the noise of the draw (median error 0.02 bits)
+THEORY = 0.010  # standard error of a predicted log level, added to the noise of the draw (median error 0.02 bits)
 SILENT = 1e-12  # second moment of an input below which it says nothing about scale
 
 

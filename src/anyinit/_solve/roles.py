@@ -86,7 +86,11 @@ class Uses:
 
     def _on_constants(self, node: Node, weights: set[int]) -> bool:
         """Whether a weight is applied to numbers the model holds (boundary points of an equation)."""
-        return isinstance(node.op, Contract) and any(i in weights for i in node.inputs) and any(i not in weights for i in node.inputs)
+        return (
+            isinstance(node.op, Contract)
+            and any(i in weights for i in node.inputs)
+            and any(i not in weights for i in node.inputs)
+        )
 
     @cached_property
     def origin(self) -> Mapping[int, tuple[int, tuple[Op, ...], bool]]:

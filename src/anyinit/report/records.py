@@ -20,7 +20,7 @@ class Unscaled(NamedTuple):
 
 
 class OpaqueOp(NamedTuple):
-    """An operation without a rule; it is assumed to keep the level of its input, and no path through it is certified."""
+    """An operation without a rule: assumed to keep the level of its input, so nothing behind it is certified."""
 
     operation: str
     where: str
