@@ -125,4 +125,3 @@ class Replay(TorchDispatchMode):
                 value=f"{self._step + 1} of {len(self._calls)} calls",
                 remedy="Give the batch as input_spec, so that both runs see the same numbers.",
             )
-

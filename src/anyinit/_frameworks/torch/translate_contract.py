@@ -123,6 +123,7 @@ def _drop_ones(low: Lower, x: V, labels: list[int], size: dict[int, int]) -> tup
 
 # --- convolutions -----------------------------------------------------------------------------
 
+
 @aten("conv1d", "conv2d", "conv3d")
 def _conv(low: Lower, x: V, weight: V, bias: V | None = None, stride: Ints = 1, padding: Ints | str = 0,
           dilation: Ints = 1, groups: int = 1) -> V:  # fmt: skip

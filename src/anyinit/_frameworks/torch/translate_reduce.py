@@ -148,6 +148,7 @@ def _cumulate(low: Lower, x: V, dim: int, **options: Any) -> V:
 
 # --- pooling ----------------------------------------------------------------------------------
 
+
 def _pool(low: Lower, x: V, kind: str, n: int, kernel: Ints, stride: Ints | None, padding: Ints, dilation: Ints,
           ceil: bool, count_pad: bool = True) -> V:  # fmt: skip
     size, dil, pad = many(kernel, n), many(dilation, n), many(padding, n)
