@@ -16,10 +16,12 @@ from anyinit._graph.graph import BOOL, FLOAT, INT, Graph, Leaf, Node
 from anyinit._graph.ops import Contract, Op, Opaque, Pointwise, Random
 from anyinit._rules import FORWARD
 from anyinit._rules.base import Site
+from anyinit._rules.contract import taps
 from anyinit._rules.pointwise import as_source
 
 Z95 = 1.6448536269514722
-THEORY = 0.010  # standard error of a predicted log level, added to the noise of the draw (median error 0.02 bits)
+THEORY = 0.011  # standard error of a predicted log level, added to the noise of the draw (median error 0.02 bits)
+BORDER, BORDER_ERROR = -1, 0.08  # noise source and size of what padding hides: border and centre differ
 SILENT = 1e-12  # second moment of an input below which it says nothing about scale
 
 
@@ -106,7 +108,23 @@ class Walk:
                 self.variance[i] = 0.0 if self.fixed(i) else x.fluctuation()
             if self.variance[i] > 0:
                 noise[i] = noise.get(i, 0.0) + 1.0
+        border = self._border(node)
+        if border > 0:
+            self.variance[BORDER] = 1.0
+            noise[BORDER] = noise.get(BORDER, 0.0) + BORDER_ERROR * border
         return out.but(noise=noise)
+
+    def _border(self, node: Node) -> float:
+        """Share of a convolution's taps that fall on padding."""
+        op = self.ops.get(node.output, node.op)
+        if not isinstance(op, Contract) or not op.windows:
+            return 0.0
+        shapes = self.graph.values[node.inputs[0]].shape, self.graph.values[node.output].shape
+        inside = 1.0
+        for w in op.windows:
+            n_in, n_out = shapes[0][op.a.index(w.a)], shapes[1][op.out.index(w.out)]
+            inside *= min(taps(w, n_in, n_out, "out").same * w.spread / w.size, 1.0)
+        return 1.0 - inside
 
     def fixed(self, i: int) -> bool:
         """Whether a value has no level of its own to fluctuate: data, a parameter (a draw's own part), or what is
