@@ -15,6 +15,9 @@ import numpy as np
 from anyinit._core.field import WEIGHT, WEIGHT2, Nodes, Signal, quantiles
 
 
+FLAT = 1e-6  # range of a tilt below which it is none
+
+
 def _mean(x: Nodes) -> float:
     return float((WEIGHT2 * x).sum()) if x.ndim == 2 else float(WEIGHT @ x)
 
@@ -70,7 +73,7 @@ class Tilts:
     def of_sum(self, at: int, total: Signal, one: Signal, other: Signal, sign: float) -> tuple[Nodes, Nodes] | None:
         """Tilt at an operand of a sum, with the operand's values: the sum's tilt averaged over the other."""
         tilt = self.tilt(at)
-        if tilt is None or total.nodes.ndim != 1 or one.nodes.ndim == 0:
+        if tilt is None or total.nodes.ndim != 1 or one.nodes.ndim == 0 or float(np.ptp(tilt)) < FLAT:
             return None
         order = np.argsort(total.nodes, kind="stable")
         mine, theirs = _line(one), _line(other)
