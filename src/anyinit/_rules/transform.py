@@ -184,9 +184,7 @@ def triangle_adjoint(op: Triangle, inputs: Inputs, output: Signal, grad: Table) 
 
 @forward(Opaque)
 def opaque(op: Opaque, inputs: Inputs, site: Site) -> Signal:
-    """Unknown: assumed to keep the level of its first floating input, flagged as not certified.
-
-    """
+    """Unknown: assumed to keep the level of its first floating input, flagged as not certified."""
     x = next((s for s in inputs if s.keys), None)
     layout = separate(site.shape)
     cov = np.zeros(1 << layout.groups)

@@ -14,7 +14,6 @@ import numpy as np
 
 from anyinit._core.field import WEIGHT, WEIGHT2, Nodes, Signal, quantiles
 
-
 FLAT = 1e-6  # range of a tilt below which it is none
 
 
