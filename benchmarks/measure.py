@@ -54,7 +54,7 @@ def levels(model: nn.Module, batch: Any, forward: Callable[..., Any] = call) -> 
     named = [(n, m) for n, m in owners if not (isinstance(m, nn.Embedding) and id(m.weight) in heads)]
     handles = [m.register_forward_hook(watch(f"{n}.weight".lstrip("."))) for n, m in named]
     try:
-        with torch.no_grad():
+        with torch.set_grad_enabled(forward is not call):  # a loss may differentiate inside
             forward(model.train(), batch)
     finally:
         for handle in handles:

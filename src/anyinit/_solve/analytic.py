@@ -291,6 +291,7 @@ class Solver:
             role = "recurrent"
             std, target, why, flags = 1 / math.sqrt(fan), None, "recurrent: unit gain on the state", ()
         else:
+            self.levels.scalars = role != "shared weight"  # a vector field is applied again with every step size
             std, target, why, flags = self._styled(z, node, place, fan, style)
         std, why = self._overridden(leaf, std, why)
         if leaf not in self.decisions:

@@ -154,7 +154,7 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
     assert d.node is not None and d.region is not None
     node = solver.graph.nodes[d.node]
     walk = solver.walk
-    end, output = (walk.signals[v] for v in (d.region.end, d.region.output))
+    end, output = (walk.signals[v] for v in (d.region.end, _entered(solver, d)))
     view, groups, outs, ins = canonical_layout(solver, d)
     distribution = solver.drawn(d)
     flags = d.flags
@@ -168,6 +168,17 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
         target=d.target, predicted=end.m2, band=walk.band(end), predicted_output=output.m2,
         output_band=walk.band(output), predicted_grad=grad, chi=bend.chi, chi_1=bend.chi_1, why=d.why, flags=flags,
     )  # fmt: skip
+
+
+def _entered(solver: Solver, d: Decision) -> int:
+    """Output of the operation a weight itself enters: a table may be projected before it meets any data."""
+    assert d.region is not None
+    for node in solver.uses.made_of.get(d.leaf, ()):
+        if isinstance(node.op, Contract):
+            origins = (solver.uses.origin.get(i) for i in node.inputs)
+            if any(o is not None and o[0] == d.leaf and o[2] for o in origins):
+                return node.output
+    return d.region.output
 
 
 def canonical_layout(

@@ -34,6 +34,7 @@ class Levels:
     share: bool = True
     heads: bool = False
     starts: dict[int, float] = field(default_factory=dict[int, float])
+    scalars: bool = True  # whether a branch makes up for numbers it is multiplied by (a step size it must keep)
 
     def scale(self, z: Signal, node: Node, place: Region, fan: int) -> tuple[float, float | None, str, tuple[str, ...]]:
         """Standard deviation for a weight now of unit entries, given what follows it."""
@@ -143,7 +144,7 @@ class Levels:
             passed = self._passing(node)
             if passed is None:
                 return None
-            split *= passed
+            split *= passed if self.scalars or passed == 2.0 else 1.0
             value = node.output
         return None
 

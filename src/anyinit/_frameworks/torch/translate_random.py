@@ -89,6 +89,12 @@ def _randint(low: Lower, *options: Any, **more: Any) -> V:
     return _noise(low, "integer", first, last)
 
 
+@aten("nonzero", "nonzero_static")
+def _nonzero(low: Lower, x: V, *options: Any, **more: Any) -> V:
+    """Which places a condition picks is not followed; they stand for places anywhere in the tensor."""
+    return _noise(low, "integer", 0, max(x.shape, default=1))
+
+
 @aten("multinomial")
 def _multinomial(low: Lower, x: V, *options: Any, **more: Any) -> V:
     return low.add(ops.Random("integer", (0.0, float(x.shape[-1])), low.shapes[0]), (), low.shapes[0], "int")
