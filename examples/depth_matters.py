@@ -107,15 +107,20 @@ def picture(results: dict[tuple[int, str], list[Outcome]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     depths = sorted({depth for depth, _ in results})
-    figure, axes = plt.subplots(2, len(depths), figsize=(4.5 * len(depths), 6.5), squeeze=False, layout="constrained")
+    trained = any(outcome.losses for outcomes in results.values() for outcome in outcomes)
+    rows = 2 if trained else 1
+    size = (4.5 * len(depths), 3.25 * rows)
+    figure, axes = plt.subplots(rows, len(depths), figsize=size, squeeze=False, layout="constrained")
     for (depth, label), outcomes in results.items():
-        upper, lower = axes[:, depths.index(depth)]
+        panels = axes[:, depths.index(depth)]
         for i, outcome in enumerate(outcomes):
             look = {"color": COLOURS[label], "alpha": 0.9 if len(outcomes) == 1 else 0.5, "label": "" if i else label}
-            upper.semilogy(range(1, depth + 1), outcome.levels, **look)
-            lower.semilogy(outcome.losses, **look)
-        upper.set(title=f"{depth} layers", xlabel="layer", ylabel="second moment after activation")
-        lower.set(xlabel="step", ylabel="loss")
+            panels[0].semilogy(range(1, depth + 1), outcome.levels, **look)
+            if trained:
+                panels[1].semilogy(outcome.losses, **look)
+        panels[0].set(title=f"{depth} layers", xlabel="layer", ylabel="second moment after activation")
+        if trained:
+            panels[1].set(xlabel="step", ylabel="loss")
     for ax in axes.flat:
         ax.grid(True, alpha=0.3)
         ax.legend(frameon=False)
