@@ -115,7 +115,7 @@ def draw(model: nn.Module, batch: Any, most: int, **options: Any) -> Ensemble:
 
 
 def bits(predicted: float | None, measured: float) -> float:
-    """Distance in bits; infinite where one is zero or missing."""
-    if not predicted or not measured:
+    """Distance in bits; infinite where one is zero, negative or missing."""
+    if not predicted or not measured or predicted < 0:
         return 0.0 if predicted == measured else math.inf
     return abs(math.log2(predicted / measured))
