@@ -364,3 +364,8 @@ def test_a_function_that_computes_in_single_precision_keeps_its_digits_and_says_
     f = Integrand(lambda x: np.tanh(x.astype(np.float32)))
     got, want = f.moments(), exact("tanh", 0.0, 1.0)
     assert abs(got.m2 - float(want.m2)) <= got.errors["m2"] <= 1e-5
+
+
+def test_a_mean_too_small_to_see_is_no_mean():
+    ramp = Integrand(lambda x: np.maximum(x, 0.0))
+    assert ramp.moments(1.1e-308, 1.0) == ramp.moments(0.0, 1.0)

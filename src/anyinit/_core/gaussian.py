@@ -245,7 +245,7 @@ def pair(
 
 
 def checked(mean: float, variance: float) -> tuple[float, float]:
-    """Mean and variance as finite floats.
+    """Mean and variance as finite floats; a mean below any precision next to the deviation is zero.
 
     Raises:
         ConfigError: one is not finite, or the variance is negative.
@@ -255,7 +255,7 @@ def checked(mean: float, variance: float) -> tuple[float, float]:
         raise ConfigError(
             "A Gaussian needs a finite mean and a finite variance of at least 0", value=f"N({mean}, {variance})"
         )
-    return mean, variance
+    return (0.0 if abs(mean) < 1e-100 * math.sqrt(variance) else mean), variance
 
 
 def _octaves(sd: float) -> list[float]:
