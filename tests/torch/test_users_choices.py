@@ -154,3 +154,11 @@ def test_a_parameter_that_never_meets_data_is_a_finding():
     assert [name for name, _ in report.plan.unscaled] == ["spare"]
     with pytest.raises(anyinit.UnhealthyError, match="spare"):
         report.assert_healthy()
+
+
+def test_a_scale_given_by_the_caller_is_never_corrected():
+    model = net()
+    _, report = run(model, torch.randn(32, 64), correct="always", overrides={"2.weight": {"std": 0.02}})
+    parts = {w.name: w.parts[0] for w in report.plan.weights}
+    assert parts["2.weight"].draw.std * parts["2.weight"].draw.factor == 0.02
+    assert parts["0.weight"].draw.factor != 1.0

@@ -172,8 +172,8 @@ def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measu
             "weight left as drawn"
         )
         return 1.0
-    if d.style.std is not None:
-        return 1.0  # set by the input's coordinates, not by a level
+    if d.style.std is not None or "std" in solver.override(name):
+        return 1.0  # set by the input's coordinates or by the caller, not by a level
     if d.region.curved and d.target is not None:
         goal = d.target if exact else signals[d.region.end].m2
         s = _through_region(solver, d, array, goal, math.sqrt(want / have))
