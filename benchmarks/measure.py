@@ -99,8 +99,8 @@ def error_in_bits(values: list[float]) -> float:
     return spread / centre / math.sqrt(len(values)) / math.log(2) if centre > 0 else 0.0
 
 
-def draw(model: nn.Module, batch: Any, most: int, **options: Any) -> Ensemble:
-    """Initialize and measure until every level is known to 0.1 bit, at most ``most`` times."""
+def draw(model: nn.Module, batch: Any, most: int, least: int = LEAST, **options: Any) -> Ensemble:
+    """Initialize and measure until every level is known to 0.1 bit, ``least`` to ``most`` times."""
     out = Ensemble()
     forward = options.get("forward", call)
     for seed in range(most):
@@ -109,7 +109,7 @@ def draw(model: nn.Module, batch: Any, most: int, **options: Any) -> Ensemble:
             out.levels[name].append(level)
         for name, gradient in gradients(model, batch, seed, forward).items():
             out.gradients[name].append(gradient)
-        if seed + 1 >= LEAST and all(error_in_bits(v) < STANDARD_ERROR for v in out.levels.values()):
+        if seed + 1 >= least and all(error_in_bits(v) < STANDARD_ERROR for v in out.levels.values()):
             break
     return out
 

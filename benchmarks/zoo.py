@@ -1,7 +1,7 @@
 """Every model of the zoo: are all weights placed, and do the predictions hold over real draws?
 
     python benchmarks/zoo.py                             # all models of models.py
-    python benchmarks/zoo.py --models gpt2 resnet50 --draws 32
+    python benchmarks/zoo.py --models gpt2 resnet50 --least 20   # enough draws to judge the bands too
     python benchmarks/zoo.py --slice hf. --shard 1/4     # names that begin so; the first quarter of them
     python benchmarks/zoo.py --file my_zoo.py            # builders of your own
     python benchmarks/zoo.py --table docs/zoo.md         # the same as a Markdown table
@@ -36,7 +36,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parent))
 
 import anyinit
-from measure import bits, draw, error_in_bits, mean
+from measure import LEAST, bits, draw, error_in_bits, mean
 
 Case = tuple[nn.Module, Any, Callable[..., Any] | None]
 NAN = float("nan")
@@ -99,14 +99,14 @@ def line(cells: list[str]) -> str:
     return " ".join(f"{c:{'<' if k == 0 else '>'}{w}}" for k, (c, w) in enumerate(zip(cells, WIDTHS, strict=True)))
 
 
-def survey(name: str, case: Case, most: int) -> Row:
+def survey(name: str, case: Case, most: int, least: int = LEAST) -> Row:
     """Plan, draw and compare one model."""
     model, batch, forward = case
     extra = {} if forward is None else {"forward": forward}
     start = time.perf_counter()
     report = anyinit.Report(anyinit.plan(model, batch, seed=0, **extra))
     seconds = time.perf_counter() - start
-    ensemble = draw(model, batch, most, **extra)
+    ensemble = draw(model, batch, most, least, **extra)
     seen = _by_record(report, ensemble.levels)
     grads = _by_record(report, ensemble.gradients)
     predicted = {r.name: r for r in report.layers}
@@ -214,6 +214,7 @@ def main() -> int:
     parser.add_argument("--shard", metavar="K/N", help="part K of N of the chosen models")
     parser.add_argument("--file", help="a file of builders in place of models.py")
     parser.add_argument("--draws", type=int, default=12, help="draws at most; fewer where levels are known to 0.1 bit")
+    parser.add_argument("--least", type=int, default=LEAST, help="draws at least; bands need about twenty")
     parser.add_argument("--worst", type=int, default=0, help="name the worst weights of each model")
     parser.add_argument("--table", metavar="FILE", help="also write the rows as a Markdown page")
     chosen = parser.parse_args()
@@ -226,7 +227,7 @@ def main() -> int:
     for name in names:
         torch.manual_seed(0)
         try:
-            rows.append(survey(name, zoo[name](), chosen.draws))
+            rows.append(survey(name, zoo[name](), max(chosen.draws, chosen.least), chosen.least))
         except Exception as error:  # noqa: BLE001  (one model must not end the survey)
             failed.append(name)
             print(f"{name:14s}  failed: {type(error).__name__}: {error}", flush=True)
