@@ -35,7 +35,12 @@ def test_a_packed_weight_carries_means_over_its_entries_and_the_parts_their_own_
     record = Report(Plan(0, (packed(),))).layers[0]
     assert [p.label for p in record.parts] == ["q", "k", "v"]
     assert record.predicted == pytest.approx((1 + 2 + 2 * 3) / 4)
-    assert record.band == pytest.approx(((0.5 + 1.5 + 2 * 2.5) / 4, (1.5 + 2.5 + 2 * 3.5) / 4))
+    # parts are drawn independently: half-widths of logarithms add in squares, weighted by size and level
+    bands, sizes = ((0.5, 1.5), (1.5, 2.5), (2.5, 3.5)), (1, 1, 2)
+    middles = [math.sqrt(low * high) * n / 4 for (low, high), n in zip(bands, sizes, strict=True)]
+    halves = [0.5 * math.log(high / low) for low, high in bands]
+    half = math.hypot(*(m * h for m, h in zip(middles, halves, strict=True))) / sum(middles)
+    assert record.band == pytest.approx((sum(middles) * math.exp(-half), sum(middles) * math.exp(half)))
     assert record.scale == pytest.approx(math.sqrt((0.01 + 0.04 + 2 * 0.09) / 4))
 
 

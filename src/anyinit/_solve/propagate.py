@@ -20,8 +20,8 @@ from anyinit._rules.contract import taps
 from anyinit._rules.pointwise import as_source
 
 Z95 = 1.6448536269514722
-THEORY = 0.011  # standard error of a predicted log level, added to the noise of the draw (median error 0.02 bits)
-BORDER, BORDER_ERROR = -1, 0.08  # noise source and size of what padding hides: border and centre differ
+THEORY = 0.005  # standard error of a predicted log level, added to the noise of the draw
+BORDER, BORDER_ERROR = -1, 0.10  # noise source and size of what padding hides: border and centre differ
 SILENT = 1e-12  # second moment of an input below which it says nothing about scale
 
 

@@ -90,9 +90,7 @@ def layer(weight: Weight) -> Layer:
         return _mean([get(p) for p in parts], share)
 
     def band(get: Callable[[Part], tuple[float, float] | None]) -> tuple[float, float] | None:
-        low = level(lambda p: None if (b := get(p)) is None else b[0])
-        high = level(lambda p: None if (b := get(p)) is None else b[1])
-        return None if low is None or high is None else (low, high)
+        return _joint_band([get(p) for p in parts], share)
 
     variance = level(lambda p: (p.draw.std * p.draw.factor) ** 2)
     return Layer(
@@ -168,6 +166,19 @@ def tally(plan: Plan, records: Sequence[Layer]) -> dict[str, dict[str, int]]:
 def _shares(weight: Weight) -> list[float]:
     sizes = [part_size(weight.shape, p) for p in weight.parts]
     return [n / total if (total := sum(sizes)) else 1 / len(sizes) for n in sizes]
+
+
+def _joint_band(bands: Sequence[tuple[float, float] | None], share: Sequence[float]) -> tuple[float, float] | None:
+    """Band of the mean over parts that are drawn independently: half-widths of logarithms add in squares."""
+    known = [(b, w) for b, w in zip(bands, share, strict=True) if b is not None]
+    if len(known) <= 1 or any(b[0] <= 0 for b, _ in known):
+        return known[0][0] if len(known) == 1 else None
+    total = sum(w for _, w in known)
+    middles = [math.sqrt(low * high) * w / total for (low, high), w in known]
+    halves = [0.5 * math.log(high / low) for (low, high), _ in known]
+    middle = sum(middles)
+    half = math.sqrt(sum((m * h) ** 2 for m, h in zip(middles, halves, strict=True))) / middle
+    return middle * math.exp(-half), middle * math.exp(half)
 
 
 def _mean(values: Sequence[float | None], share: Sequence[float]) -> float | None:
