@@ -285,8 +285,7 @@ def _one(
     steps.append((op, inputs, tuple(dims), node))
     for k in p.chain:
         link = graph.nodes[k]
-        before, after = graph.values[link.inputs[0]].shape, graph.values[link.output].shape
-        del before
+        after = graph.values[link.output].shape
         if isinstance(link.op, Pointwise):
             extra = [
                 _bias(graph, i, size, span, values, leaves) if i != _carrier(graph, link, p, k) else -1

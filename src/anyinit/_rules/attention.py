@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, constant, expect, from_table, materialize
+from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, constant, from_table, materialize
 from anyinit._core.tables import Table, conform
 from anyinit._graph.ops import Softmax
 from anyinit._rules.base import Inputs, Site, adjoint, forward
@@ -211,6 +211,3 @@ def _log_adjoint(g: Table, bits: int, n: int, met_: Table) -> Table:
     row = g[masks & ~bits] + (n - 1) * g[masks | bits]
     other = (1 - met_) / max(n - 1, 1)
     return g - 2 * row / n + row * np.where(masks & bits, other[masks & ~bits], met_)
-
-
-__all__ = ["concentration", "expect"]

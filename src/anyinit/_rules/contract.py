@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from anyinit._core.field import Signal, constant, gaussian
-from anyinit._core.tables import Factor, Layout, Masks, Table, align, build, conform, lift, refine, separate
+from anyinit._core.tables import Factor, Layout, Masks, Table, build, conform, lift, refine
 from anyinit._graph.ops import Contract, Window
 from anyinit._rules.base import Inputs, Site, adjoint, forward
 
@@ -297,6 +297,3 @@ def _sized(layout: Layout, like: Layout) -> Layout:
     if layout.shape != like.shape:
         raise ValueError(f"adjoint layout {layout.shape} against {like.shape}")
     return layout
-
-
-__all__ = ["Operand", "align", "bilinear", "contract", "contract_adjoint", "separate", "taps", "terms"]

@@ -13,7 +13,6 @@ from anyinit._core.field import Signal, constant, measured
 from anyinit._core.tables import separate
 from anyinit._graph.graph import Graph, Leaf, Node
 from anyinit._graph.ops import Contract, Lookup, Pointwise
-from anyinit._rules.contract import terms
 from anyinit._rules.pointwise import as_source
 from anyinit._solve.levels import Levels
 from anyinit._solve.mirror import centred, mirrored_signal
@@ -132,11 +131,10 @@ class Solver:
         """Scale of a table that is also the output layer: its inputs' level is known from the last walk."""
         level = self.head_levels.get(use.leaf, 1.0)
         node = self.graph.nodes[use.node]
-        data = node.inputs[1 - use.slot]
-        fan = self._fan(node, self.graph.values[data].shape if use.slot else self.graph.values[node.inputs[0]].shape)
+        fan = self._fan(node)
         return self.factor(self.graph.leaves[use.leaf].name) / math.sqrt(max(fan * level, 1e-300))
 
-    def _fan(self, node: Node, a_shape: tuple[int, ...]) -> int:
+    def _fan(self, node: Node) -> int:
         op = node.op
         assert isinstance(op, Contract)
         count = 1.0
@@ -272,7 +270,7 @@ class Solver:
     def _weight(self, node: Node, at: int, leaf: int, use: Use, slot: int) -> None:
         uses = self.uses.uses[leaf]
         roles = [self.uses.role(u) for u in uses]
-        fan = self._fan(node, ())
+        fan = self._fan(node)
         role = "weight"
         if "table" in roles:
             role = "tied table"
@@ -432,6 +430,3 @@ class Solver:
                 )
                 d.node = self.uses.producer[node.output]
                 self._set(d.leaf, d.std, node)
-
-
-__all__ = ["Decision", "Solver", "terms"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from anyinit._core.field import Nodes, Signal
-from anyinit._core.tables import Table, conform
+from anyinit._core.tables import Table
 from anyinit._graph.graph import FLOAT, Graph, Node
 from anyinit._graph.ops import Pointwise
 from anyinit._rules import ADJOINT
@@ -73,6 +73,3 @@ def _carried(
 def _add(grads: dict[int, Table], i: int, table: Table) -> None:
     """Contributions of different consumers are uncorrelated: they add."""
     grads[i] = grads[i] + table if i in grads else table
-
-
-__all__ = ["conform", "gradients"]

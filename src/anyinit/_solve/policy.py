@@ -261,7 +261,7 @@ class Policy:
     # ------------------------------------------------------------------ weights outside chains
     def _lone(self, node: Node, place: Region) -> Style:
         """Odd saturating activations and steep ones."""
-        if not place.curved or not self.graph.nodes[self.uses.producer[node.output]].op:
+        if not place.curved:
             return Style()
         depth = self.depth[node.output]
         end = self._replayed(self._probe(node, 1.0), node.output, place)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from anyinit._core.field import Signal, constant, expect, gaussian, measured
 from anyinit._core.tables import separate, single
 from anyinit._graph.graph import BOOL, FLOAT, INT, Graph, Leaf, Node
-from anyinit._graph.ops import Contract, Op, Opaque, Pointwise, Random
+from anyinit._graph.ops import Contract, Op, Pointwise, Random
 from anyinit._rules import FORWARD
 from anyinit._rules.base import Site
 from anyinit._rules.contract import taps
@@ -177,8 +177,3 @@ def iid(shape: tuple[int, ...], std: float, key: int) -> Signal:
     cov = np.zeros(1 << layout.groups)
     cov[0] = std * std
     return gaussian(layout, 0.0, cov, key)
-
-
-def is_opaque(node: Node) -> bool:
-    """Whether the node has no rule of its own."""
-    return isinstance(node.op, Opaque)
