@@ -78,9 +78,9 @@ def test_a_framework_is_imported_only_in_its_own_folder(path: Path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_matplotlib_is_imported_only_by_the_plots(path: Path):
+def test_matplotlib_is_imported_only_by_the_style_of_the_plots(path: Path):
     roots = {name.split(".")[0] for name in imported(path)}
-    assert "matplotlib" not in roots or path.name == "plots.py"
+    assert "matplotlib" not in roots or path.name == "style.py"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))

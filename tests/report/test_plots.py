@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from anyinit import BackendUnavailableError, ConfigError, Plan, Report
-from sample_plans import deep, small
+from anyinit.report import style
+from figure_text import overlaps
+from sample_plans import deep, dense, small
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def test_the_plot_draws_on_axes_handed_in(pyplot):
 
 def test_three_axes_are_refused(pyplot):
     _, axes = pyplot.subplots(3)
-    with pytest.raises(ConfigError, match="one or two axes"):
+    with pytest.raises(ConfigError, match="1 to 2 axes"):
         Report(small()).plot(ax=axes)
 
 
@@ -53,3 +55,45 @@ def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(BackendUnavailableError, match=r"anyinit\[plot\]"):
         Report(small()).plot()
+
+
+def test_a_level_beyond_its_widened_band_is_ringed_and_one_inside_is_not(pyplot):
+    weights = (dense("0.weight", 8, 4, measured=1.1), dense("2.weight", 8, 8, measured=9.0))
+    _, axes = Report(Plan(0, weights)).plot()
+    lines = {line.get_label(): list(line.get_xdata()) for line in axes[0].lines}
+    assert lines["out of its band"] == [1]
+    _, axes = Report(Plan(0, weights[:1])).plot()
+    assert "out of its band" not in {line.get_label() for line in axes[0].lines}
+
+
+def test_what_is_plotted_is_also_data():
+    columns = Report(small()).plot_data()
+    assert columns["name"] == ["0.weight", "2.weight"]
+    assert columns["predicted"] == [1.0, 0.5]
+    assert columns["low"] == pytest.approx([1 / 1.5, 0.5 / 1.5])
+    assert columns["measured"][0] == 1.1 and np.isnan(columns["measured"][1])
+
+
+def test_names_too_long_for_an_axis_lose_the_path_they_share_and_then_their_middle():
+    start = "model.decoder.transformer.layers"
+    names = [f"{start}.{i}.self_attention.output_projection.weight" for i in range(3)]
+    shown, shared = style.distinct(names)
+    assert shared == start
+    assert len(set(shown)) == 3 and max(map(len, shown)) == style.NAME_WIDTH
+    assert all(s.startswith(f"{i}.self") and s.endswith(".weight") for i, s in enumerate(shown))
+    assert style.distinct(["0.weight", "2.weight"]) == (["0.weight", "2.weight"], "")
+
+
+@pytest.mark.parametrize("count", [1, 2, 12, 200])
+def test_no_text_of_the_plot_overlaps_other_text_or_leaves_the_figure(pyplot, count: int):
+    long = "model.decoder.transformer.layers.{}.self_attention.output_projection.weight"
+    figure, _ = Report(Plan(0, tuple(dense(long.format(i), 4, 4, measured=1.0) for i in range(count)))).plot()
+    assert overlaps(figure) == []
+
+
+def test_the_search_for_overlaps_sees_one(pyplot):
+    figure, ax = pyplot.subplots()
+    ax.text(0.5, 0.5, "one word")
+    ax.text(0.5, 0.5, "another")
+    ax.text(1.5, 0.5, "outside")
+    assert len(overlaps(figure)) == 2

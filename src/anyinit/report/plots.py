@@ -1,23 +1,45 @@
-"""Levels and gradients as a picture. The only file that imports Matplotlib, and only when called."""
+"""Levels and gradients of a report as a picture, and the same as data."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from anyinit.errors import BackendUnavailableError, ConfigError
+from anyinit.errors import ConfigError
+from anyinit.report import style
+from anyinit.report.diagnosis import outside
 from anyinit.report.records import Layer
 
-# Okabe and Ito's palette: told apart under every common colour-vision deficiency.
-PREDICTED, MEASURED, GRADIENT = "#0072B2", "#D55E00", "#009E73"
-NAMED = 16
+COLUMNS = ("predicted", "measured", "predicted_grad", "measured_grad")
+
+
+def data(layers: Sequence[Layer]) -> dict[str, list[Any]]:
+    """What :func:`draw` shows, column by column in the order of the weights; missing numbers are NaN.
+
+    ``name``; ``predicted``, ``low``, ``high`` and ``measured`` levels (second moments where the target holds, 5 and
+    95 % quantiles of one draw; at the weight's own output where only that was measured); ``predicted_grad`` and
+    ``measured_grad``.
+    """
+    out: dict[str, list[Any]] = {"name": [r.name for r in layers], "low": [], "high": []}
+    out |= {column: [] for column in COLUMNS}
+    for r in layers:
+        own = r.predicted is None or (r.measured is None and r.measured_output is not None)
+        level, band, seen = (
+            (r.predicted_output, r.output_band, r.measured_output) if own else (r.predicted, r.band, r.measured)
+        )
+        low, high = band or (None, None)
+        row = (level, seen, r.predicted_grad, r.measured_grad)
+        for column, value in zip((*COLUMNS, "low", "high"), (*row, low, high), strict=True):
+            out[column].append(float("nan") if value is None else float(value))
+    return out
 
 
 def draw(layers: Sequence[Layer], ax: Any = None) -> tuple[Any, Any]:
-    """Figure and array of axes: levels with their bands, gradients below; both on logarithmic axes.
+    """Figure and array of axes: levels with their bands, gradients below.
+
+    A measured level beyond its band, widened for the number of layers as the verdict does, has a ring.
 
     Raises:
         BackendUnavailableError: Matplotlib is not installed.
@@ -25,63 +47,55 @@ def draw(layers: Sequence[Layer], ax: Any = None) -> tuple[Any, Any]:
     """
     if not layers:
         raise ConfigError("The report holds no weight, so there is nothing to plot.")
-    figure, axes = _axes(ax)
-    _levels(axes[0], layers)
-    if len(axes) > 1:
-        _gradients(axes[1], layers)
-    _label(axes[-1], layers)
+    columns = data(layers)
+    figure, axes = style.panels(2, 1, ax=ax, least=1, sharex=True)
+    with style.drawing():
+        _levels(axes[0], columns)
+        if len(axes) > 1:
+            _gradients(axes[1], columns)
+        style.named(axes[-1], columns["name"])
     return figure, axes
 
 
-def _axes(ax: Any) -> tuple[Any, Any]:
-    if ax is None:
-        try:
-            pyplot = importlib.import_module("matplotlib.pyplot")
-        except ImportError as error:
-            remedy = "Install it with: pip install 'anyinit[plot]'"
-            raise BackendUnavailableError("plot() needs Matplotlib, which is not installed.", remedy=remedy) from error
-        return pyplot.subplots(2, 1, sharex=True, figsize=(8, 6), layout="constrained")
-    axes = np.ravel(np.asarray(ax, dtype=object))
-    if not 1 <= axes.size <= 2:
-        raise ConfigError("plot() draws on one or two axes.", value=int(axes.size))
-    return axes[0].figure, axes
-
-
-def _levels(ax: Any, layers: Sequence[Layer]) -> None:
-    at = np.arange(len(layers))
-    bands = [r.band or r.output_band or (np.nan, np.nan) for r in layers]
-    ax.fill_between(at, *np.asarray(bands, dtype=float).T, color=PREDICTED, alpha=0.2, lw=0, label="90 % of draws")
-    ax.plot(at, _numbers(layers, "predicted"), color=PREDICTED, marker=".", label="predicted")
-    measured = _numbers(layers, "measured")
+def _levels(ax: Any, columns: dict[str, list[Any]]) -> None:
+    at = np.arange(len(columns["name"]))
+    low, high = (np.asarray(columns[c]) for c in ("low", "high"))
+    _band(ax, at, low, high)
+    ax.plot(at, columns["predicted"], color=style.PREDICTED, marker=".", label="predicted")
+    measured = np.asarray(columns["measured"])
     if np.isfinite(measured).any():
-        ax.plot(at, measured, color=MEASURED, marker="x", ls="none", label="measured")
-    _finish(ax, "second moment", [*_numbers(layers, "predicted"), *measured])
+        ax.plot(at, measured, color=style.MEASURED, marker="x", ls="none", label="measured")
+        tests = int(np.isfinite(measured).sum())
+        missed = [
+            i for i in at if np.isfinite([measured[i], low[i]]).all() and outside(measured[i], (low[i], high[i]), tests)
+        ]
+        if missed:
+            ring = {"mfc": "none", "mec": style.ALARM, "ms": 8, "mew": 1.2, "marker": "o", "ls": "none"}
+            ax.plot(missed, measured[missed], label="out of its band", **ring)
+    style.scale(ax, [v for c in ("predicted", "measured", "low", "high") for v in columns[c]])
+    style.label(ax, y="level $E[x^2]$")
+    style.legend(ax)
 
 
-def _gradients(ax: Any, layers: Sequence[Layer]) -> None:
-    at = np.arange(len(layers))
-    predicted, measured = _numbers(layers, "predicted_grad"), _numbers(layers, "measured_grad")
-    ax.plot(at, predicted, color=GRADIENT, marker=".", label="predicted gradient")
+def _band(ax: Any, at: Any, low: Any, high: Any) -> None:
+    """The band as a ribbon; a weight without neighbours that have one gets an error bar."""
+    ax.fill_between(at, low, high, color=style.PREDICTED, alpha=0.2, lw=0, label="90 % of draws")
+    known = np.isfinite(low)
+    alone = known & ~np.r_[False, known[:-1]] & ~np.r_[known[1:], False]
+    if alone.any():
+        middle = np.sqrt(np.maximum(low * high, 0))[alone]
+        reach = (np.maximum(middle - low[alone], 0), np.maximum(high[alone] - middle, 0))
+        ax.errorbar(at[alone], middle, reach, color=style.PREDICTED, alpha=0.35, lw=4, ls="none", capsize=0)
+
+
+def _gradients(ax: Any, columns: dict[str, list[Any]]) -> None:
+    at = np.arange(len(columns["name"]))
+    predicted, measured = columns["predicted_grad"], columns["measured_grad"]
+    ax.plot(at, predicted, color=style.GRADIENT, marker=".", ls="--", label="predicted")
     if np.isfinite(measured).any():
-        ax.plot(at, measured, color=MEASURED, marker="x", ls="none", label="measured gradient")
-    _finish(ax, "second moment of the gradient", [*predicted, *measured])
-
-
-def _finish(ax: Any, ylabel: str, values: Sequence[float]) -> None:
-    known = [v for v in values if np.isfinite(v)]
-    if known and min(known) > 0:
-        ax.set_yscale("log")
-    ax.set_ylabel(ylabel)
-    ax.grid(True, alpha=0.3)
-    ax.legend(frameon=False)
-
-
-def _label(ax: Any, layers: Sequence[Layer]) -> None:
-    if len(layers) <= NAMED:
-        ax.set_xticks(range(len(layers)), [r.name for r in layers], rotation=40, ha="right")
-    else:
-        ax.set_xlabel("weight, in order of use")
-
-
-def _numbers(layers: Sequence[Layer], name: str) -> list[float]:
-    return [np.nan if (v := getattr(r, name)) is None else float(v) for r in layers]
+        ax.plot(at, measured, color=style.MEASURED, marker="x", ls="none", label="measured")
+    if not np.isfinite([*predicted, *measured]).any():
+        ax.text(0.5, 0.5, "no gradient predicted", transform=ax.transAxes, ha="center", va="center")
+    style.scale(ax, [*predicted, *measured])
+    style.label(ax, y="gradient $E[g^2]$")
+    style.legend(ax)

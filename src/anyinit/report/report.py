@@ -161,6 +161,13 @@ class Report:
 
         return plots.draw(self.layers, ax)
 
+    def plot_data(self) -> dict[str, list[Any]]:
+        """What :meth:`plot` shows, as columns: ``name``, ``predicted``, ``low``, ``high``, ``measured``,
+        ``predicted_grad``, ``measured_grad``; missing numbers are NaN."""
+        from anyinit.report import plots
+
+        return plots.data(self.layers)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Report) and self.plan == other.plan
 
