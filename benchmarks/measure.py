@@ -63,14 +63,22 @@ def levels(model: nn.Module, batch: Any, forward: Callable[..., Any] = call) -> 
 
 
 def gradients(model: nn.Module, batch: Any, seed: int, forward: Callable[..., Any] = call) -> dict[str, float]:
-    """Second moment of the gradient of ``sum(output * c)``, ``c`` standard normal, for every parameter."""
+    """Second moment of the gradient of ``sum(output * c)``, ``c`` standard normal, for every parameter.
+
+    Empty for a model that writes over what its own backward pass needs.
+    """
     generator = torch.Generator().manual_seed(seed)
     outputs = [o for o in floats(forward(model.train(), batch)) if o.requires_grad]
     if not outputs:
         return {}
     total = sum((o * torch.randn(o.shape, generator=generator)).sum() for o in outputs)
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}
-    grads = torch.autograd.grad(total, list(named.values()), allow_unused=True)  # type: ignore[arg-type]
+    try:
+        grads = torch.autograd.grad(total, list(named.values()), allow_unused=True)  # type: ignore[arg-type]
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        return {}
     return {n: g.double().square().mean().item() for n, g in zip(named, grads, strict=True) if g is not None}
 
 

@@ -20,7 +20,7 @@ from anyinit._solve.analytic import Solver
 from anyinit._solve.apply import materialize, rematerialize
 from anyinit._solve.build import build
 from anyinit._solve.given import biases, given, reader
-from anyinit._solve.plan import BY_REQUEST, Plan
+from anyinit._solve.plan import BY_DESIGN, BY_REQUEST, Plan
 from anyinit._solve.propagate import Walk
 from anyinit.errors import AnyInitError, BackendNotFoundError, BackendUnavailableError, ConfigError, PlanError
 from anyinit.report import Report
@@ -192,7 +192,7 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
     aliases = {name: others for name, others, *_ in facts}
     shapes = {name: shape for name, _, shape, *_ in facts}
     graph = canonical(runtime.record())
-    kept = dict(_kept(facts, options))
+    kept = dict(_kept(facts, options, getattr(runtime, "decided", dict[str, str])()))
 
     def override(name: str) -> dict[str, Any]:
         return options.override(name, *aliases.get(name, ()))
@@ -234,10 +234,14 @@ def _located(options: Options, runtime: Any) -> Options:
 
 
 def _kept(
-    facts: Iterable[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]], options: Options
+    facts: Iterable[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]],
+    options: Options,
+    decided: Mapping[str, str],
 ) -> Iterable[tuple[str, str]]:
     for name, aliases, _, _, trainable in facts:
-        if not trainable:
+        if name in decided:
+            yield name, f"{BY_DESIGN}: {decided[name]}"
+        elif not trainable:
             yield name, f"{BY_REQUEST}: requires no gradient"
         elif not options.selects(name, *aliases):
             yield name, f"{BY_REQUEST}: only= or skip="

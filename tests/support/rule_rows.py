@@ -246,6 +246,11 @@ PICKS = [
     Row("lookup of unknown rows", ops.Lookup(), (Weights((11, 8)), Ids((6, 5), 11))),
     Row("lookup in a table with shared parts", ops.Lookup(), (TABLE, Ids((6, 5), 11))),
     Row("lookup of known rows", ops.Lookup(), (TABLE, Known(np.random.default_rng(0).integers(0, 11, (6, 5))))),
+    Row(
+        "lookup of known rows in one row of ids",
+        ops.Lookup(),
+        (TABLE, Known(np.random.default_rng(0).integers(0, 11, 30))),
+    ),
     Row("lookup of positions", ops.Lookup(), (Weights((5, 8)), Known(np.broadcast_to(np.arange(5), (6, 5))))),
     Row("gather along a dimension", ops.Gather(1), (BLOCK, Ids((4, 3, 8), 6))),
     Row("gather of as many", ops.Gather(1), (BLOCK, Ids((4, 6, 8), 6))),

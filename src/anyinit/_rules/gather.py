@@ -32,26 +32,27 @@ def equality(ids: Signal, rows: int) -> Table:
         return ids.equal
     if ids.data is not None and ids.layout.groups <= 4:
         data = np.asarray(ids.data)
-        counts = np.unique(data, return_counts=True)[1].astype(float)
         if ids.layout.groups <= 1:
+            counts = np.unique(data, return_counts=True)[1].astype(float)
             total = data.size
             p = float((counts * (counts - 1)).sum() / max(total * (total - 1), 1))
             return np.where(masks == 0, 1.0, p)
-        return _pairwise(data, ids.layout)
+        factors = [f for dim in ids.layout.dims for f in dim]
+        if len(factors) == ids.layout.groups:
+            return _pairwise(data.reshape([n for n, _ in factors]), [g for _, g in factors])
     return np.where(masks == 0, 1.0, 1.0 / max(rows, 1))
 
 
-def _pairwise(data: NDArray[np.generic], layout: Layout) -> Table:
+def _pairwise(x: NDArray[np.generic], groups: Sequence[int]) -> Table:
+    """Share of pairs that are equal, by the axes in which they differ; ``groups``: group of each axis."""
     rng = np.random.default_rng(0)
-    shape = [n for n in data.shape if n > 1]
-    x = data.reshape(shape)
-    out = np.ones(1 << layout.groups)
+    out = np.ones(1 << x.ndim)
     count = 4096
     for mask in range(1, out.size):
-        one = [rng.integers(0, n, count) for n in shape]
+        one = [rng.integers(0, n, count) for n in x.shape]
         two = [
             (i + rng.integers(1, n, count)) % n if mask >> g & 1 else i
-            for g, (i, n) in enumerate(zip(one, shape, strict=True))
+            for g, i, n in zip(groups, one, x.shape, strict=True)
         ]
         out[mask] = float(np.mean(x[tuple(one)] == x[tuple(two)]))
     return out
@@ -103,7 +104,7 @@ def picked(x: Layout, dim: int, ids: Sequence[Signal], shape: Sequence[int]) -> 
     One index with the rank of ``x`` picks along ``dim``, other dimensions in step. Otherwise the indices stand in
     place of as many dimensions from ``dim`` on.
     """
-    known = [separate(i.layout.shape) if i.data is not None and i.equal is None else i.layout for i in ids]
+    known = [_told_apart(i) for i in ids]
     first = known[0]
     step = len(ids) == 1 and len(first.shape) == len(x.shape) and tuple(shape) == first.shape
     where = np.broadcast_shapes(*(k.shape for k in known))
@@ -132,6 +133,15 @@ def picked(x: Layout, dim: int, ids: Sequence[Signal], shape: Sequence[int]) -> 
     ]
     pairs = _met(layout, sum(set(own)), math.prod(shape[dim : dim + 1]) if step else math.prod(where))
     return Picked(source, layout, touches[maps[0]], tuple(zip(sizes, bits, equal, strict=True)), pairs)
+
+
+def _told_apart(ids: Signal) -> Layout:
+    """Layout of known integers with at least one group for every dimension; factors of joined dimensions kept."""
+    if ids.data is None or ids.equal is not None:
+        return ids.layout
+    factors = [f for dim in ids.layout.dims for f in dim]
+    fine = len(factors) == ids.layout.groups and len(ids.data.shape) > 0
+    return ids.layout if fine else separate(ids.layout.shape)
 
 
 def _cut(factors: list[Factor], size: int) -> list[Factor]:

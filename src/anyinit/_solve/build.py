@@ -9,7 +9,7 @@ from typing import Any
 
 from anyinit._core.tables import Table
 from anyinit._graph.graph import Leaf
-from anyinit._graph.ops import Contract, Op, Opaque, Permute, Reshape, Slice
+from anyinit._graph.ops import Contract, Lookup, Op, Opaque, Permute, Reshape, Slice
 from anyinit._solve.analytic import Decision, Solver
 from anyinit._solve.backward import gradients
 from anyinit._solve.bends import Bend, bends
@@ -146,8 +146,23 @@ def _table(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     draw = Draw((), (), (0,) if shape else (), tuple(range(1, len(shape))), distribution, d.std, key=key)
     return Part(
         role=d.role, fan=1, fan_out=shape[-1] if shape else 1, draw=draw, target=d.std**2, predicted=d.std**2,
-        predicted_output=d.std**2, band=None, predicted_grad=grad, why=d.why, flags=d.flags,
+        predicted_output=d.std**2 * _summarized(solver, d), band=None, predicted_grad=grad, why=d.why, flags=d.flags,
     )  # fmt: skip
+
+
+def _summarized(solver: Solver, d: Decision) -> float:
+    """Growth of the level of looked-up rows within the framework's own call: a bag is its rows' mean or sum."""
+    node = solver.graph.nodes[d.use.node]
+    if not isinstance(node.op, Lookup) or node.step < 0:
+        return 1.0
+    value = node.output
+    while len(readers := solver.uses.consumers.get(value, ())) == 1:
+        after = solver.graph.nodes[readers[0]]
+        if after.step != node.step:
+            break
+        value = after.output
+    first, last = (solver.walk.signals[v].m2 for v in (node.output, value))
+    return last / first if first > 0 else 1.0
 
 
 def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: int) -> Part:

@@ -11,6 +11,7 @@ from anyinit.errors import PlanError
 
 VERSION = 1
 BY_REQUEST = "left alone at the caller's request"
+BY_DESIGN = "kept on purpose"
 """Start of the reason in ``Plan.unscaled`` of a parameter the caller asked not to set; no finding."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from anyinit._solve.plan import BY_REQUEST, Plan
+from anyinit._solve.plan import BY_DESIGN, BY_REQUEST, Plan
 from anyinit.report.records import Layer
 
 FALSE_ALARM = 0.01
@@ -78,7 +78,7 @@ def _levels(layers: Sequence[Layer]) -> Iterator[Finding]:
 
 def _unset(plan: Plan) -> Iterator[Finding]:
     for name, reason in plan.unscaled:
-        if not reason.startswith(BY_REQUEST):
+        if not reason.startswith((BY_REQUEST, BY_DESIGN)):
             yield Finding("not set", name, f"not set: {reason}")
 
 

@@ -113,7 +113,9 @@ class Inputs:
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """The caller's own batch by leaf name; empty when only a shape was given."""
-        return {name: to_numpy(leaf) for name, leaf in self.named() if isinstance(leaf, Tensor)} if self.given else {}
+        if not self.given:
+            return {}
+        return {name: to_numpy(x) for name, x in self.named() if isinstance(x, Tensor) and not x.is_meta}
 
 
 def _walk(name: str, item: Any) -> Iterator[tuple[str, Any]]:

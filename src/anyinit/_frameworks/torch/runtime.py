@@ -87,6 +87,16 @@ class TorchRuntime:
             facts.setdefault(leaf.name, (leaf.name, leaf.aliases, tuple(tensor.shape), leaf.dtype, leaf.trainable))
         return list(facts.values())
 
+    def decided(self) -> dict[str, str]:
+        """Weights that no draw can set, with the reason: a parametrization decides their numbers."""
+        from anyinit._frameworks.torch import effective
+
+        return {
+            item.name: f"its parametrization ({item.kind}) decides its numbers"
+            for item in effective.find(self.model)
+            if item.invert is None and any(p.requires_grad for p in item.originals)
+        }
+
     def paths_of(self, thing: object) -> tuple[str, ...] | None:
         """Names under which a module stands in the model (the model itself: ``*``); None for anything else."""
         from torch import nn

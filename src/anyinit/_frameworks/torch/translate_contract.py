@@ -210,11 +210,11 @@ def _grouped_mm(low: Lower, a: V, b: V, offs: V | None = None, bias: V | None = 
 
 @aten("bilinear")
 def _bilinear(low: Lower, x1: V, x2: V, weight: V, bias: V | None = None) -> V:
-    n = x1.ndim
-    lead = tuple(range(n - 1))
-    o, i, j = 50, 51, 52
-    half = low.contract(x1, weight, (*lead, i), (o, i, j), (*lead, o, j))
-    out = low.contract(half, x2, (*lead, o, j), (*lead, j), (*lead, o))
+    """The weight applied to all products of the two inputs: its own output is the call's."""
+    n, m, lead = x1.shape[-1], x2.shape[-1], x1.shape[:-1]
+    left, right = low.reshape(x1, (*lead, n, 1)), low.reshape(x2, (*lead, 1, m))
+    at, o, i, j = tuple(range(len(lead))), 50, 51, 52
+    out = low.contract(low.pointwise("mul", left, right), weight, (*at, i, j), (o, i, j), (*at, o))
     return out if bias is None else low.pointwise("add", out, bias)
 
 
