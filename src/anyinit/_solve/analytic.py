@@ -19,7 +19,7 @@ from anyinit._solve.mirror import centred, mirrored_signal
 from anyinit._solve.policy import LEVEL, Policy, Style
 from anyinit._solve.propagate import Walk, iid
 from anyinit._solve.regions import Region, region
-from anyinit._solve.roles import MOVES, Use, Uses
+from anyinit._solve.roles import MOVES, Use, Uses, neutral
 from anyinit._solve.streams import Streams, plain_depth
 
 POSITION_BESIDE_TOKENS = 0.3
@@ -41,6 +41,7 @@ class Decision:
     fan: int = 0
     why: str = ""
     flags: tuple[str, ...] = ()
+    value: float = 0.0
 
 
 @dataclass
@@ -93,8 +94,11 @@ class Solver:
             self._decide(i, role, std, uses[0], why=why)
             return iid(value.shape, std, i)
         if role == "gain" and math.prod(value.shape) > 1:
-            self._decide(i, role, 0.0, uses[0], why="gains start at one")
-            return constant(separate(value.shape), 1.0)
+            one = neutral(uses[0].view)
+            one = 1.0 if one is None else one
+            why = "gains start at one" if one else "what multiplies starts at one"
+            self._decide(i, role, 0.0, uses[0], why=why, value=one)
+            return constant(separate(value.shape), one)
         if role == "bias":
             self._decide(i, role, 0.0, uses[0], why="biases start at zero")
             return constant(separate(value.shape), 0.0)

@@ -107,8 +107,8 @@ def _part(
     if decision.role == "bias" and decision.std > 0:
         return _bias(solver, decision, grad, key), ""
     if decision.role not in DRAWN:
-        value = 1.0 if decision.role == "gain" else 0.0
-        draw = Draw(outs=tuple(range(len(solver.graph.values[i].shape))), distribution="constant", value=value)
+        outs = tuple(range(len(solver.graph.values[i].shape)))
+        draw = Draw(outs=outs, distribution="constant", value=decision.value)
         return Part(role=decision.role, draw=draw, predicted_grad=grad, why=decision.why), ""
     if decision.region is None:
         return _table(solver, decision, grad, key), ""

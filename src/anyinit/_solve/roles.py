@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from anyinit._graph.graph import Graph, Node
 from anyinit._graph.ops import (
     Concat,
@@ -28,9 +30,25 @@ from anyinit._graph.ops import (
     Softmax,
     Update,
 )
+from anyinit._rules.pointwise import evaluate
 
 MOVES = (Reshape, Permute, Slice, Expand, Repeat, Shuffle)
 SCALINGS = {"mul", "div", "neg"}
+
+
+def neutral(view: tuple[Op, ...]) -> float | None:
+    """Value, zero or one, of a parameter that multiplies through ``view`` (``x``, ``1 + x``, ``exp(x)``) at which it
+    multiplies by one; None where neither does (a decay ``-exp(x)``)."""
+    for start in (1.0, 0.0):
+        value = np.asarray(start)
+        for op in view:
+            if isinstance(op, Pointwise) and op.args.count(None) == 1:
+                value = evaluate(op, [value])
+            elif not isinstance(op, MOVES):
+                return 1.0  # several parameters meet: each keeps to one
+        if abs(float(value) - 1) < 1e-9:
+            return start
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +233,7 @@ class Uses:
                 else "bias"
             )
         if op.fn in {"mul", "div"}:
-            return "gain"
+            return "gain" if neutral(use.view) is not None else "shape"
         if op.fn in {"leaky_relu", "prelu", "elu", "celu"} and use.slot > 0:
             return "slope"
         if op.fn == "where" and op.args[0] is None and use.slot > 0 and node.inputs[0] not in self.live:
