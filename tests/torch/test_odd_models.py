@@ -75,3 +75,23 @@ def test_a_weight_that_its_parametrization_decides_is_listed_with_that_reason_an
     reasons = {u.name: u.reason for u in report.unscaled}
     assert "SpectralNorm" in reasons["0.weight"] and "Orthogonal" in reasons["2.weight"]
     assert not report.findings
+
+
+class Offset(nn.Module):
+    """A norm whose gain is one plus its parameter, and a decay that is minus the exponential of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain, self.decay = nn.Parameter(torch.rand(32)), nn.Parameter(torch.arange(1.0, 33.0).log())
+        self.into, self.out = nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = nn.functional.rms_norm(self.into(x), (32,)) * (1 + self.gain)
+        return self.out(y * torch.exp(-torch.exp(self.decay) * 0.1))
+
+
+def test_a_gain_behind_a_function_starts_where_it_multiplies_by_one_and_a_decay_keeps_its_values():
+    model = Offset()
+    decay = model.decay.detach().clone()
+    anyinit.initialize(model, (16, 32), seed=0)
+    assert torch.equal(model.gain, torch.zeros(32)) and torch.equal(model.decay, decay)
