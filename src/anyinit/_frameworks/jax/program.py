@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from anyinit._frameworks.primitives.flat import BUFFER, PARAM
 from anyinit.errors import TraceError
 
-PARAM, BUFFER = "param", "buffer"
 FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False}
 READS = (
     jax.errors.ConcretizationTypeError,

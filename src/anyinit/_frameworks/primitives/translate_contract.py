@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anyinit._frameworks.jax.flatten import Step
-from anyinit._frameworks.jax.lower import Bound, Lowering, out_kind, out_shape, translates
+from anyinit._frameworks.primitives.flat import Step
+from anyinit._frameworks.primitives.lower import Bound, Lowering, out_kind, out_shape, translates
 from anyinit._graph.ops import Contract, Permute, Window
 
 Labels = tuple[int, ...]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from anyinit._frameworks.jax.flatten import Step
-from anyinit._frameworks.jax.lower import (
+from anyinit._frameworks.primitives.flat import Step
+from anyinit._frameworks.primitives.lower import (
     BITS,
     Bound,
     Lowering,
@@ -19,7 +19,7 @@ from anyinit._frameworks.jax.lower import (
     takes_bits,
     translates,
 )
-from anyinit._frameworks.jax.translate_random import noise
+from anyinit._frameworks.primitives.translate_random import noise
 from anyinit._graph.graph import BOOL, COMPLEX, FLOAT, INT
 from anyinit._graph.ops import Pointwise, Random, Reduce
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from anyinit._frameworks.jax.flatten import Step
-from anyinit._frameworks.jax.lower import Bound, Lowering, out_kind, out_shape, translates
+from anyinit._frameworks.primitives.flat import Step
+from anyinit._frameworks.primitives.lower import Bound, Lowering, out_kind, out_shape, translates
 from anyinit._graph.graph import INT
 from anyinit._graph.ops import Cumulate, Pool, PoolWindow, Random, Reduce, Sort
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from anyinit._frameworks.jax.flatten import Step
-from anyinit._frameworks.jax.lower import Bound, Lowering, out_kind, out_shape, translates
+from anyinit._frameworks.primitives.flat import Step
+from anyinit._frameworks.primitives.lower import Bound, Lowering, out_kind, out_shape, translates
 from anyinit._graph.ops import Concat, Fill, Pad, Repeat, Shuffle, Slice
 
 

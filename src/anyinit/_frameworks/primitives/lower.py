@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from anyinit._core.pointwise import FUNCTIONS
-from anyinit._frameworks.jax.flatten import Aval, Flat, Step
-from anyinit._frameworks.jax.fold import number, shrunk, uniform
+from anyinit._frameworks.primitives.flat import Aval, Flat, Step
+from anyinit._frameworks.primitives.fold import number, shrunk, uniform
 from anyinit._graph.graph import BOOL, COMPLEX, FLOAT, INT, Builder, Leaf, Node
 from anyinit._graph.ops import Expand, Fill, Op, Opaque, Permute, Pointwise, Reduce, Reshape
 

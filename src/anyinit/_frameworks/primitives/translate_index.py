@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anyinit._frameworks.jax.flatten import Step
-from anyinit._frameworks.jax.lower import Bound, Lowering, out_kind, out_shape, translates
-from anyinit._frameworks.jax.translate_shape import cut
+from anyinit._frameworks.primitives.flat import Step
+from anyinit._frameworks.primitives.lower import Bound, Lowering, out_kind, out_shape, translates
+from anyinit._frameworks.primitives.translate_shape import cut
 from anyinit._graph.graph import INT
 from anyinit._graph.ops import Gather, Lookup, Scatter, Update
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from anyinit._frameworks.jax.norms import Norms
+from anyinit._frameworks.primitives.norms import Norms
 from anyinit._graph.graph import Builder, Node
 from anyinit._graph.ops import Contract, Dropout, Op, Permute, Pointwise, Random, Reduce, Softmax
 

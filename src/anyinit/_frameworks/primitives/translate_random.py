@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anyinit._frameworks.jax.flatten import Step
-from anyinit._frameworks.jax.lower import BITS, KEY, Bound, Lowering, kind_of, out_shape, takes_bits, translates
+from anyinit._frameworks.primitives.flat import Step
+from anyinit._frameworks.primitives.lower import BITS, KEY, Bound, Lowering, kind_of, out_shape, takes_bits, translates
 from anyinit._graph.graph import FLOAT
 from anyinit._graph.ops import Random
 
