@@ -1,12 +1,12 @@
 # Every target sets up what it needs and can be repeated; stamp files remember what is done.
-#   make demo | test | lint | typecheck | check-all | zoo | speed | clean
+#   make demo | test | lint | typecheck | docs | check-all | zoo | speed | clean
 PYTHON ?= python3
 PIP_FLAGS ?=
 PYTEST_ARGS ?= -n auto
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch test-jax test-vision lint typecheck check-all zoo speed format clean
+.PHONY: help demo test test-torch test-jax test-vision lint typecheck docs docs-serve check-all zoo speed format clean
 
 BIN := .venv/bin
 TEST_ENV := OMP_NUM_THREADS=1
@@ -32,6 +32,9 @@ endef
 
 .venv-vision/.dev: pyproject.toml constraints-vision.txt
 	$(call environment,.venv-vision,test-vision,constraints-vision.txt)
+
+.venv-docs/.dev: pyproject.toml constraints.txt
+	$(call environment,.venv-docs,docs,constraints.txt)
 
 .venv-peer/.dev: constraints.txt
 	@echo "==> .venv-peer: installing torch and anyinit 0.4.0 (first run only)"
@@ -72,7 +75,14 @@ typecheck: .venv/.dev ## pyright: strict in the core rooms
 	@echo "==> pyright"
 	@$(BIN)/pyright
 
-check-all: lint typecheck test test-vision ## everything
+docs: .venv-docs/.dev ## the site in site/; a broken link or an orphaned page is an error
+	@echo "==> mkdocs"
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
+
+docs-serve: .venv-docs/.dev ## the site on localhost, rebuilt on every change
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs serve
+
+check-all: lint typecheck docs test test-vision ## everything
 
 speed: .venv/.dev .venv-peer/.dev ## time a call, beside published anyinit 0.4.0
 	@echo "==> benchmarks/speed.py"
@@ -83,4 +93,4 @@ zoo: .venv/.dev ## place and predict a zoo of models, one line each
 	@$(BIN)/python benchmarks/zoo.py
 
 clean: ## remove environments and everything generated
-	rm -rf .venv .venv-jax .venv-vision .venv-peer examples/out .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-jax .venv-vision .venv-docs .venv-peer examples/out site .pytest_cache .ruff_cache .hypothesis build dist

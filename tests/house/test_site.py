@@ -1,0 +1,68 @@
+"""The site: every page is reached from its navigation, and every public name has a place in the reference."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import anyinit
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+MODULES = {"anyinit.errors", "anyinit.testing"}
+SETTINGS = (ROOT / "mkdocs.yml").read_text()
+
+
+def navigated() -> list[str]:
+    """Pages of the navigation, in order."""
+    return re.findall(r"^\s+- [^:\n]+: (\S+\.md)$", SETTINGS[SETTINGS.index("\nnav:") :], flags=re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as the links to them are spelled."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", head.lower()).strip()) for head in heads}
+
+
+def test_every_page_stands_in_the_navigation_once():
+    assert sorted(navigated()) == [str(page.relative_to(DOCS)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
+def test_every_link_of_a_page_leads_somewhere_on_the_site(page: Path):
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text())
+    for target, anchor in links:
+        goal = (page.parent / target).resolve() if target else page
+        assert goal.exists() and goal.is_relative_to(DOCS), target
+        assert not anchor or anchor in anchors(goal), f"{target}#{anchor}"
+
+
+def test_the_reference_has_every_public_name():
+    words = (DOCS / "api.md").read_text()
+    places = re.findall(r"^::: ([\w.]+)$", words, flags=re.MULTILINE)
+    errors = {name for name in anyinit.__all__ if name.endswith("Error")}
+    assert "anyinit.errors" in places
+    assert {place.rpartition(".")[2] for place in places} >= set(anyinit.__all__) - errors - {"__version__"}
+
+
+def test_every_entry_of_the_reference_exists():
+    for place in re.findall(r"^::: ([\w.]+)$", (DOCS / "api.md").read_text(), flags=re.MULTILINE):
+        home, _, name = place.rpartition(".")
+        found = import_module(place) if place in MODULES else getattr(import_module(home), name)
+        assert found.__doc__, place
+
+
+def test_continuous_integration_builds_the_site_with_warnings_as_errors():
+    makefile = (ROOT / "Makefile").read_text()
+    assert "make docs" in (ROOT / ".ci" / "run").read_text()
+    assert "mkdocs build --strict" in makefile
+    assert re.search(r"^strict: true$", SETTINGS, flags=re.MULTILINE)
+    assert set(re.findall(r"(\w+): (\w+)", SETTINGS[SETTINGS.index("\nvalidation:") : SETTINGS.index("\nnav:")])) >= {
+        ("omitted_files", "warn"),
+        ("not_found", "warn"),
+        ("anchors", "warn"),
+    }
