@@ -7,6 +7,7 @@ from its module when it is first used.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ _HOMES = {"Plan": "anyinit._solve.plan", "Report": "anyinit.report"}
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'anyinit' has no attribute {name!r}")
+        raise AttributeError(f"module 'anyinit' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     home = _HOMES.get(name) or ("anyinit.errors" if name.endswith("Error") else "anyinit._api")
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value

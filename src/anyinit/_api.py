@@ -164,13 +164,28 @@ def _backend(model: Any) -> tuple[str, Any]:
         raise BackendUnavailableError(
             "No supported framework is installed",
             value=type(model).__name__,
-            remedy=f"Install one of: {', '.join(BACKENDS)}.",
+            remedy=f"Install one, for example with: pip install 'anyinit[{next(iter(BACKENDS))}]'; "
+            f"there are extras for {', '.join(BACKENDS)}.",
         )
+    raise _no_model(model, missing)
+
+
+def _no_model(model: Any, missing: Iterable[str]) -> BackendNotFoundError:
+    """What was passed in place of a model, and what to pass instead."""
+    kinds = "Pass a torch.nn.Module, a Flax, Equinox or Haiku model, or a function of (params, inputs)."
+    value, remedy = f"{type(model).__module__}.{type(model).__qualname__}", kinds
+    if isinstance(model, str):
+        value = f"the string {model!r}"
+        remedy = f"Nothing is loaded by name or from a file: build the model first and pass the object. {kinds}"
+    elif isinstance(model, type):
+        value = f"the class {model.__qualname__}"
+        remedy = f"Pass an instance of it, {model.__qualname__}(...). {kinds}"
+    elif isinstance(model, Mapping):
+        remedy = f"Parameters alone say nothing about how they are used: pass the model they belong to. {kinds}"
+    elif isinstance(model, (tuple, list)):
+        remedy = f"The model comes first, then the input; a list of layers has to be made a model. {kinds}"
     hint = f" Not installed: {', '.join(missing)}." if missing else ""
-    raise BackendNotFoundError(
-        "This is no model of a supported framework", value=f"{type(model).__module__}.{type(model).__qualname__}",
-        remedy=f"Pass a torch.nn.Module, a Flax, Equinox or Haiku model, or a function of (params, inputs).{hint}",
-    )  # fmt: skip
+    return BackendNotFoundError("This is no model of a supported framework", value=value, remedy=remedy + hint)
 
 
 def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:

@@ -40,6 +40,8 @@ def framework_of(model: Any) -> str | None:
 
 
 def _is_function(model: Any) -> bool:
+    if isinstance(model, type):
+        return False
     plain = isinstance(model, (types.FunctionType, types.MethodType, partial))
     return plain or (callable(model) and type(model).__module__.startswith(("jax", "equinox", "flax", "haiku")))
 

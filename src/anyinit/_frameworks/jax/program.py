@@ -132,5 +132,6 @@ def explained(error: Exception) -> TraceError:
     return TraceError(
         "The model could not be run on this input",
         value=f"{type(error).__name__}: {line}",
-        remedy="Check input_spec, or pass forward=, a callable (model, batch) that runs the model.",
+        remedy="Check the shape and type of the input (the first dimension counts the samples of a batch), "
+        "or pass forward=, a callable (model, batch) that runs the model.",
     )

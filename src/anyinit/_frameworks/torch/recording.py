@@ -93,11 +93,17 @@ def record(model: nn.Module, inputs: Inputs, forward: Forward) -> Recording:
             notes = notes[1:]
         return _with_notes(found, notes)
     cause = failures[True]
-    raise TraceError(
+    raise refused(cause, inputs) from cause
+
+
+def refused(cause: Exception, inputs: Inputs) -> TraceError:
+    """The error of a model that could not be run, in the form the library raises; chain ``cause`` to it."""
+    return TraceError(
         f"The model could not be run on this input: {type(cause).__name__}: {cause}",
-        value={name: tuple(leaf.shape) for name, leaf in inputs.named()},
-        remedy="Check the shape and type of the input, or pass forward= to say how the model is called.",
-    ) from cause
+        value={name: (*leaf.shape, str(leaf.dtype).removeprefix("torch.")) for name, leaf in inputs.named()},
+        remedy="Check the shape and type of the input (the first dimension counts the samples of a batch), "
+        "or pass forward= to say how the model is called.",
+    )
 
 
 def _wants_gradients(error: Exception | None) -> bool:

@@ -170,7 +170,7 @@ class TorchRuntime:
         """One run on real data with ``weights`` in place of the model's own; see the protocol.
 
         Raises:
-            TraceError: the run took another path than the recorded one.
+            TraceError: the run took another path than the recorded one, or the model refused real numbers.
         """
         from anyinit._frameworks.torch.recording import whole_operations
         from anyinit._frameworks.torch.replay import Replay
@@ -189,7 +189,7 @@ class TorchRuntime:
             for tensor in self._prepare(stack, weights, rec).values():
                 replay.depends(tensor)
             with replay, whole_operations(rec.level):
-                self._inputs.call(self.model, self._forward, tree)
+                self._call(tree)
         replay.finish()
 
     def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
@@ -206,7 +206,7 @@ class TorchRuntime:
             used = self._prepare(stack, weights, rec)
             named = [(n, p) for n, p in used.items() if p.requires_grad]
             stack.enter_context(torch.enable_grad())
-            result = self._inputs.call(self.model, self._forward, self._inputs.real())
+            result = self._call(self._inputs.real())
             outs = [t for t in flatten(result) if t.requires_grad]
             if not outs or not named:
                 return {}
@@ -219,6 +219,15 @@ class TorchRuntime:
                     remedy="Check that a training step of this model works.",
                 ) from error  # fmt: skip
         return {n: to_numpy(g.to_dense()) for (n, _), g in zip(named, grads, strict=True) if g is not None}
+
+    def _call(self, tree: Any) -> Any:
+        """The model on real numbers; types that do not fit show here first, since recording needs no numbers."""
+        from anyinit._frameworks.torch.recording import refused
+
+        try:
+            return self._inputs.call(self.model, self._forward, tree)
+        except RuntimeError as error:
+            raise refused(error, self._inputs) from error
 
     def _prepare(self, stack: ExitStack, weights: Mapping[str, Array], rec: Recording) -> dict[str, Tensor]:
         """Enter everything a run on other weights needs; returns the weights it uses."""

@@ -47,7 +47,7 @@ def _refuse_meta(name: str, p: Tensor, verb: str) -> None:
     if p.is_meta:
         raise ConfigError(
             f"The parameter {name} is on the meta device and holds no numbers, so it cannot be {verb}",
-            remedy='Give the model memory first: model.to_empty(device="cpu").',
+            remedy='Give the model memory first: model.to_empty(device="cpu"); or use plan, which needs none.',
         )
 
 
