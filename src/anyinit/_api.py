@@ -25,7 +25,13 @@ from anyinit._solve.propagate import Walk
 from anyinit.errors import AnyInitError, BackendNotFoundError, BackendUnavailableError, ConfigError, PlanError
 from anyinit.report import Report
 
-BACKENDS = {"torch": "anyinit._frameworks.torch.runtime", "jax": "anyinit._frameworks.jax.runtime"}
+BACKENDS = {
+    "keras": "anyinit._frameworks.keras.runtime",
+    "torch": "anyinit._frameworks.torch.runtime",
+    "jax": "anyinit._frameworks.jax.runtime",
+    "tensorflow": "anyinit._frameworks.tensorflow.runtime",
+}
+"""Where each framework lives; the first that recognizes a model opens it, Keras before what it runs on."""
 
 
 @dataclass

@@ -30,7 +30,12 @@ MAY_IMPORT["testing"] = {*MAY_IMPORT}
 
 EVERYWHERE = {"numpy", "scipy"}
 FRAMEWORKS = {"torch", "jax", "jaxlib", "flax", "equinox", "haiku", "keras", "tensorflow", "transformers", "optax"}
-OF_A_ROOM = {"torch": {"torch"}, "jax": {"jax", "jaxlib", "flax", "equinox", "haiku"}}
+OF_A_ROOM = {
+    "torch": {"torch"},
+    "jax": {"jax", "jaxlib", "flax", "equinox", "haiku"},
+    "tensorflow": {"tensorflow"},
+    "keras": {"keras", "jax", "tensorflow", "torch"},
+}
 
 
 def room(path: Path) -> str:

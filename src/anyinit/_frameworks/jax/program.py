@@ -31,6 +31,7 @@ class Slot:
     value: Any
     role: str = PARAM
     aliases: tuple[str, ...] = ()
+    trainable: bool = True
 
     @property
     def abstract(self) -> bool:

@@ -16,8 +16,8 @@ from anyinit._frameworks.jax.flatten import Flat, as_jax, evaluate, needed_for
 from anyinit._frameworks.jax.inputs import Batch, keyed
 from anyinit._frameworks.jax.program import PARAM, READS, Program, explained
 from anyinit._frameworks.jax.record import Recording, record, translate
-from anyinit._graph.graph import INT, Graph
-from anyinit._graph.ops import Gather, Lookup, Pointwise
+from anyinit._frameworks.primitives.bounds import integer_bounds
+from anyinit._graph.graph import Graph
 from anyinit.errors import AnyInitError, PlanError
 
 Array = NDArray[Any]
@@ -55,7 +55,7 @@ class JaxRuntime:
     def parameters(self) -> list[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]]:
         """``(name, aliases, shape, dtype, trainable)`` of every parameter, in the model's own order."""
         slots = (s for s in self._program.slots if s.role == PARAM)
-        return [(s.name, s.aliases, tuple(s.value.shape), str(s.value.dtype), True) for s in slots]
+        return [(s.name, s.aliases, tuple(s.value.shape), str(s.value.dtype), s.trainable) for s in slots]
 
     @property
     def model_result(self) -> Any:
@@ -80,7 +80,7 @@ class JaxRuntime:
                 raise
             except Exception as error:
                 raise explained(error) from error
-            self._highs = _integer_bounds(self._recording.graph, self._batch)
+            self._highs = integer_bounds(self._recording.graph, self._batch.names())
         return self._recording
 
     def _record(self) -> Recording:
@@ -256,27 +256,6 @@ def _stand_in(aval: Any, rng: np.random.Generator) -> Any:
     if not jnp.issubdtype(aval.dtype, jnp.inexact):
         return jnp.zeros(aval.shape, aval.dtype)
     return jnp.asarray(rng.standard_normal(aval.shape) / np.sqrt(max(aval.shape, default=1)), aval.dtype)
-
-
-def _integer_bounds(graph: Graph, batch: Batch) -> dict[int, int]:
-    """For every integer input the rows of the smallest table it is looked up in."""
-    names, reach = batch.names(), dict[int, set[int]]()
-    out: dict[int, int] = {}
-    for value, leaf in graph.leaves.items():
-        if leaf.role == "input" and graph.values[value].kind == INT:
-            reach[value] = {names.index(leaf.name)}
-    for node in graph.nodes:
-        sources = set[int]().union(*(reach.get(i, set[int]()) for i in node.inputs))
-        if isinstance(node.op, (Lookup, Gather)):
-            rows = graph.values[node.inputs[0]].shape[0 if isinstance(node.op, Lookup) else node.op.dim]
-            for place in reach.get(node.inputs[1], ()):
-                out[place] = min(out.get(place, rows), rows)
-        elif isinstance(node.op, Pointwise) and node.op.fn == "eq" and len(node.inputs) == 2 and sources:
-            classes = max(graph.values[i].shape[-1] for i in node.inputs if graph.values[i].shape)
-            out.update((p, min(out.get(p, classes), classes)) for p in sources)
-        elif graph.values[node.output].kind == INT and sources:
-            reach[node.output] = sources
-    return out
 
 
 __all__ = ["JaxRuntime", "open_model", "recognizes"]

@@ -1,0 +1,214 @@
+"""``TensorFlowRuntime``: the runtime protocol for models with TensorFlow variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from anyinit._frameworks.primitives.bounds import integer_bounds
+from anyinit._frameworks.primitives.flat import PARAM, Flat, needed_for
+from anyinit._frameworks.primitives.record import Recording
+from anyinit._frameworks.tensorflow import open_model, recognizes
+from anyinit._frameworks.tensorflow.flatten import evaluate
+from anyinit._frameworks.tensorflow.inputs import Batch
+from anyinit._frameworks.tensorflow.program import Program
+from anyinit._frameworks.tensorflow.record import record
+from anyinit._graph.graph import Graph
+from anyinit.errors import AnyInitError, PlanError, TraceError
+
+Array = NDArray[Any]
+Visit = Callable[[int, Array], Array | None]
+Seen = tuple[int, tuple[int, ...]]
+
+
+class TensorFlowRuntime:
+    """One model with its input; its variables are written in place."""
+
+    def __init__(self, program: Program, batch: Batch) -> None:
+        self._program, self._batch = program, batch
+        self._recording: Recording | None = None
+        self._highs: dict[int, int] = {}
+
+    # ---- facts ------------------------------------------------------------------------------
+    @property
+    def batch_given(self) -> bool:
+        """Whether the caller gave numbers, not only shapes."""
+        return self._batch.given()
+
+    def input_arrays(self) -> dict[str, Array]:
+        """The caller's arrays by the names of the input leaves; empty when only shapes were given."""
+        named = zip(self._batch.names(), self._batch.leaves(), strict=True)
+        return {n: widened(x) for n, x in named if not isinstance(x, tf.TensorSpec)}
+
+    def inputs_used(self) -> dict[str, Array]:
+        """What :meth:`run` feeds, by the names of the input leaves: the batch, else synthetic input."""
+        self.record()
+        real = self._batch.synthetic(self._highs)
+        return {n: widened(x) for n, x in zip(self._batch.names(), real, strict=True)}
+
+    def parameters(self) -> list[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]]:
+        """``(name, aliases, shape, dtype, trainable)`` of every parameter, in the model's own order."""
+        self.record()
+        slots = (s for s in self._program.slots if s.role == PARAM)
+        return [(s.name, s.aliases, s.shape, s.variable.dtype.name, s.trainable) for s in slots]
+
+    # ---- recording --------------------------------------------------------------------------
+    def record(self) -> Graph:
+        """The graph of one run, recorded on shapes alone; cached."""
+        return self._recorded().graph
+
+    def _recorded(self) -> Recording:
+        if self._recording is None:
+            try:
+                self._recording = record(self._program, self._batch, self._decide)
+            except AnyInitError:
+                raise
+            except Exception as error:
+                raise explained(error) from error
+            self._highs = integer_bounds(self._recording.graph, self._batch.names())
+        return self._recording
+
+    def _decide(self, flat: Flat, var: int) -> Any:
+        """The value of a variable that steers control flow, from the model's own weights and input."""
+        given = [s.variable for s in self._program.slots]
+        leaves = [*map(tf.convert_to_tensor, given), *self._batch.synthetic(self._highs)]
+        env = dict(zip(flat.inputs, leaves, strict=False))
+        if not flat.inputs:
+            return None
+        evaluate(flat, needed_for(flat, var), env)
+        return env[var].numpy()
+
+    # ---- parameters -------------------------------------------------------------------------
+    def _slots(self) -> dict[str, int]:
+        return {s.name: i for i, s in enumerate(self._program.slots)}
+
+    def read(self, names: Collection[str]) -> dict[str, Array]:
+        """Parameters by name; half types widened to float32."""
+        self.record()
+        places, out = self._slots(), dict[str, Array]()
+        for name in names:
+            if name not in places:
+                raise PlanError(
+                    "The model has no such parameter", value=name, remedy="Names are those of the recorded graph."
+                )
+            out[name] = widened(self._program.slots[places[name]].variable)
+        return out
+
+    def write(self, values: Mapping[str, Array], *, rollback: bool = True) -> None:
+        """Assign the variables, all checked before the first; one that fails undoes those before it."""
+        new = self._checked(values)
+        before = list[tuple[Any, Any]]()
+        try:
+            for place, value in new.items():
+                variable = self._program.slots[place].variable
+                if rollback:
+                    before.append((variable, tf.identity(variable)))
+                variable.assign(value)
+        except Exception:
+            for variable, old in before:
+                variable.assign(old)
+            raise
+
+    def _checked(self, values: Mapping[str, Array]) -> dict[int, Any]:
+        """Tensors in the parameters' own type and place, or an error before anything changed."""
+        self.record()
+        places, out = self._slots(), dict[int, Any]()
+        for name, value in values.items():
+            if name not in places:
+                raise PlanError("The model has no such parameter", value=name, remedy="Make the plan for this model.")
+            slot, data = self._program.slots[places[name]], np.asarray(value)
+            if tuple(data.shape) != slot.shape:
+                raise PlanError(
+                    f"Parameter {name} has shape {slot.shape}",
+                    value=tuple(data.shape),
+                    remedy="Make the plan for this model.",
+                )
+            if not np.isfinite(data).all():
+                raise PlanError(f"The values for {name} are not finite", remedy="Nothing was written.")
+            out[places[name]] = tf.constant(data.astype(slot.variable.dtype.as_numpy_dtype))
+        return out
+
+    # ---- running ----------------------------------------------------------------------------
+    def _arguments(self, weights: Mapping[str, Array]) -> list[Any]:
+        """Concrete values of all leaves, the model's then the batch's."""
+        given = self._checked(weights)
+        held = [given.get(i, s.variable) for i, s in enumerate(self._program.slots)]
+        return [*map(tf.convert_to_tensor, held), *self._batch.synthetic(self._highs)]
+
+    def run(self, weights: Mapping[str, Array], watch: Collection[int], visit: Visit) -> None:
+        """Evaluate the recorded program operation by operation; see the protocol."""
+        recording = self._recorded()
+        flat, graph, watched = recording.flat, recording.graph, dict[int, list[Seen]]()
+        for value in sorted(watch):
+            if value in recording.observed:
+                watched.setdefault(recording.observed[value], []).append((value, graph.values[value].shape))
+        env = dict(zip(flat.inputs, self._arguments(weights), strict=True))
+        env.update((v, tf.constant(x)) for v, x in flat.known.items())
+        for var in flat.inputs:
+            _shown(env, var, watched, visit)
+        for step, gone in zip(flat.steps, flat.last_uses(), strict=True):
+            env.update(zip(step.outs, step.call(*(env[v] for v in step.ins)), strict=True))
+            for var in step.outs:
+                _shown(env, var, watched, visit)
+            for var in gone:
+                env.pop(var, None)
+
+    def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
+        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed``, for every parameter: those of
+        the recorded program, by TensorFlow's own gradients of its operations."""
+        recording, values = self._recorded(), self._arguments(weights)
+        flat, rng = recording.flat, np.random.default_rng(seed)
+        moving = {
+            i: s.name
+            for i, s in enumerate(self._program.slots)
+            if s.role == PARAM and s.name not in recording.graph.unused
+        }
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for place in moving:
+                tape.watch(values[place])
+            env = dict(zip(flat.inputs, values, strict=True))
+            evaluate(flat, flat.steps, env)
+            loss = tf.zeros(())
+            for var in flat.outputs:
+                shape = flat.avals[var].shape
+                probe = rng.standard_normal(shape)
+                out = env[var] if var in env else tf.constant(flat.known[var])
+                if out.dtype.is_floating or out.dtype.is_complex:
+                    loss += tf.reduce_sum(tf.cast(tf.math.real(out), tf.float32) * tf.constant(probe, tf.float32))
+        found: Sequence[Any] = tape.gradient(loss, [values[i] for i in moving])
+        return {
+            name: widened(tf.convert_to_tensor(g))
+            for name, g in zip(moving.values(), found, strict=True)
+            if g is not None
+        }
+
+
+def _shown(env: dict[int, Any], var: int, watched: Mapping[int, list[Seen]], visit: Visit) -> None:
+    """Show a watched variable, in the shape of its value; what comes back replaces it."""
+    for value, shape in watched.get(var, ()):
+        replacement = visit(value, widened(env[var]).reshape(shape))
+        if replacement is not None:
+            env[var] = tf.reshape(tf.cast(tf.constant(replacement), env[var].dtype), env[var].shape)
+
+
+def widened(value: Any) -> Array:
+    """A NumPy array; half types as float32."""
+    data = tf.convert_to_tensor(value)
+    return (tf.cast(data, tf.float32) if data.dtype in (tf.bfloat16, tf.float16) else data).numpy()
+
+
+def explained(error: Exception) -> TraceError:
+    """The error of a model that could not be run, in the form the library raises; chain ``error`` to it."""
+    line = next((line for line in str(error).splitlines() if line.strip()), "")
+    return TraceError(
+        "The model could not be run on this input",
+        value=f"{type(error).__name__}: {line}",
+        remedy="Check input_spec, or pass forward=, a callable (model, batch) that runs the model.",
+    )
+
+
+__all__ = ["TensorFlowRuntime", "open_model", "recognizes"]
