@@ -71,6 +71,35 @@ def test_a_projected_skip_starts_no_stream_without_an_ancestor():
     assert sorted(streams.sizes.values()) == [2, 3]
 
 
+@pytest.mark.parametrize("first", ["branch", "shortcut"])
+def test_a_projected_shortcut_keeps_the_stream_and_the_count_of_its_branches(first: str):
+    net = Net()
+    x = net.dense(net.input(64, 48), "stem", 48)
+    for k in range(4):
+        width = 48 if k < 2 else 64
+        made = dict[str, int]()
+        for what in ("branch", "shortcut") if first == "branch" else ("shortcut", "branch"):
+            if what == "branch":
+                made[what] = net.dense(net.act("relu", net.dense(x, f"{k}.a", width)), f"{k}.b", width)
+            else:
+                made[what] = net.dense(x, f"{k}.s", width) if k == 2 else x
+        x = net.both("add", made["shortcut"], made["branch"])
+    found = solve(net.graph(x))
+    assert list(found.solver.streams.sizes.values()) == [4]
+    for k in range(4):
+        assert found.part(f"{k}.b.weight").predicted == pytest.approx(1 / 4, rel=1e-6)
+    assert found.part("2.s.weight").predicted == pytest.approx(1.0, rel=1e-6)
+    # the projection starts the stream anew at its first level: 1 + 2/4 before it, then 1 again
+    assert found.solver.walk.signals[found.graph.outputs[0]].m2 == pytest.approx(1.5, rel=1e-2)
+
+
+def test_two_maps_of_one_value_are_no_projected_shortcut():
+    net = Net()
+    x = net.input(64, 48)
+    deep = net.act("relu", net.dense(x, "b", 32))
+    assert Streams(Uses(net.graph(net.both("add", net.dense(x, "a", 32), deep)))).residuals == {}
+
+
 def test_plain_depth_counts_weights_between_normalizations():
     net = Net()
     x = net.input(64, 48)

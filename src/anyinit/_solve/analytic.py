@@ -199,7 +199,7 @@ class Solver:
                 self._token(node)
             residual = self.streams.residuals.get(self.uses.producer[node.output])
             if residual is not None:
-                self.levels.starts.setdefault(self.streams.stream[residual.node], self.walk.signals[residual.skip].m2)
+                self.levels.start(residual)
         else:
             self._token(node)
 

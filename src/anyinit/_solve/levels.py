@@ -12,7 +12,7 @@ from anyinit._rules.pointwise import as_source
 from anyinit._solve.propagate import Walk
 from anyinit._solve.regions import Region
 from anyinit._solve.roles import MOVES, Uses
-from anyinit._solve.streams import Streams
+from anyinit._solve.streams import Residual, Streams
 
 FEW = 4  # outputs up to which a head is taken for a regression
 SMALL_HEAD = 0.1  # second moment of a regression's output at the start
@@ -127,11 +127,15 @@ class Levels:
             return None
         split = 1.0
         for _ in range(12):
+            shortcut = self.streams.by_shortcut.get(value)
+            if shortcut is not None and self.start(shortcut) > 0:
+                level = self.start(shortcut)
+                return level / split, f"projected shortcut: keeps the stream's second moment {level:.3g}"
             residual = self.streams.by_branch.get(value)
             if residual is not None:
                 stream = self.streams.stream[residual.node]
                 count = self.streams.sizes[stream]
-                level = self.starts.setdefault(stream, self.walk.signals[residual.skip].m2)
+                level = self.start(residual)
                 if level <= 0:
                     return None
                 text = f"residual branch: 1/{count} of the stream's second moment {level:.3g}"
@@ -147,6 +151,11 @@ class Levels:
             split *= passed if self.scalars or passed == 2.0 else 1.0
             value = node.output
         return None
+
+    def start(self, residual: Residual) -> float:
+        """First level of a residual sum's stream: before its first projection, where it starts with one."""
+        stream = self.streams.stream[residual.node]
+        return self.starts.setdefault(stream, self.walk.signals[residual.source].m2)
 
     def _passing(self, node: Node) -> float | None:
         """Growth of the level through one operation between a branch's last weight and its sum; a sum of

@@ -13,11 +13,20 @@ SUMS = {"add", "sub"}
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """One residual sum: node position, the operand that is the stream and the one that is the branch."""
+    """One residual sum: node position, the operand that is the stream and the one that is the branch.
+
+    source: the value a projected shortcut is made from (He et al. 2016, option B); the stream itself otherwise.
+    """
 
     node: int
     skip: int
     branch: int
+    source: int
+
+    @property
+    def projected(self) -> bool:
+        """Whether a weight lies on the shortcut."""
+        return self.source != self.skip
 
 
 @dataclass
@@ -25,8 +34,9 @@ class Streams:
     """Residual sums of a graph grouped into streams.
 
     A sum is residual when one operand (through moves, scalings and dropout) is an ancestor of the
-    other. Sums belong to one stream when the skip operand leads back to an earlier sum without
-    passing a contraction.
+    other, or is one linear map of such an ancestor while the other passes two weights or more: a
+    projected shortcut. Sums belong to one stream when the skip operand leads back to an earlier sum
+    without passing a contraction other than that projection.
     """
 
     uses: Uses
@@ -41,14 +51,45 @@ class Streams:
             u, v = node.inputs
             if u == v or u not in self.uses.live or v not in self.uses.live:
                 continue
-            for skip, branch in ((u, v), (v, u)):
-                if self._contains(branch, self.uses.source(skip, cuts=False)) and self._weighted(
-                    branch, self.uses.source(skip, cuts=False)
-                ):
-                    self.residuals[at] = Residual(at, skip, branch)
-                    before = self._previous(skip)
-                    self.stream[at] = at if before is None else self.stream[before]
-                    break
+            found = self._direct(at, u, v) or self._projected(at, u, v)
+            if found is not None:
+                self.residuals[at] = found
+                before = self._previous(found.source)
+                self.stream[at] = at if before is None else self.stream[before]
+
+    def _direct(self, at: int, u: int, v: int) -> Residual | None:
+        for skip, branch in ((u, v), (v, u)):
+            start = self.uses.source(skip, cuts=False)
+            if self._contains(branch, start) and self._weights_between(branch, start) > 0:
+                return Residual(at, skip, branch, skip)
+        return None
+
+    def _projected(self, at: int, u: int, v: int) -> Residual | None:
+        for skip, branch in ((u, v), (v, u)):
+            data = self._unprojected(skip)
+            if data is None:
+                continue
+            start = self.uses.source(data, cuts=False)
+            if self._contains(branch, start) and self._weights_between(branch, start) > 1:
+                return Residual(at, skip, branch, data)
+        return None
+
+    def _unprojected(self, value: int) -> int | None:
+        """What the only weight of a linear path is applied to; None where the path is another one."""
+        for _ in range(6):
+            value = self.uses.source(value, cuts=False)
+            if value not in self.uses.producer:
+                return None
+            node = self.uses.graph.nodes[self.uses.producer[value]]
+            live = [i for i in node.inputs if i in self.uses.live]
+            if len(live) != 1:
+                return None
+            if isinstance(node.op, Contract):
+                return live[0]
+            if not isinstance(node.op, (Normalize, Pool)):
+                return None
+            value = live[0]
+        return None
 
     @cached_property
     def ancestors(self) -> list[int]:
@@ -65,19 +106,23 @@ class Streams:
     def _contains(self, value: int, ancestor: int) -> bool:
         return bool(self.ancestors[value] >> ancestor & 1)
 
-    def _weighted(self, value: int, start: int) -> bool:
-        """Whether a contraction lies between ``start`` and ``value``."""
-        stack, seen = [value], {start}
+    def _weights_between(self, value: int, start: int) -> int:
+        """Contractions on the longest path from ``start`` to ``value``, counted up to two."""
+        nodes, producer = self.uses.graph.nodes, self.uses.producer
+        best: dict[int, int] = {}
+        stack, count = [(value, 0)], 0
         while stack:
-            v = stack.pop()
-            if v in seen or v not in self.uses.producer:
+            v, passed = stack.pop()
+            if v == start:
+                count = max(count, passed)
                 continue
-            seen.add(v)
-            node = self.uses.graph.nodes[self.uses.producer[v]]
-            if isinstance(node.op, Contract):
-                return True
-            stack.extend(i for i in node.inputs if self._contains(i, start))
-        return False
+            if count > 1 or best.get(v, -1) >= passed or v not in producer:
+                continue
+            best[v] = passed
+            node = nodes[producer[v]]
+            passed = min(passed + isinstance(node.op, Contract), 2)
+            stack.extend((i, passed) for i in node.inputs if self._contains(i, start))
+        return count
 
     def _previous(self, value: int) -> int | None:
         """The residual sum a skip operand leads back to."""
@@ -105,6 +150,11 @@ class Streams:
     def by_branch(self) -> dict[int, Residual]:
         """Residual sums by the value of their branch operand."""
         return {r.branch: r for r in self.residuals.values()}
+
+    @cached_property
+    def by_shortcut(self) -> dict[int, Residual]:
+        """Residual sums by the value of their projected shortcut."""
+        return {r.skip: r for r in self.residuals.values() if r.projected}
 
 
 def plain_depth(uses: Uses) -> dict[int, int]:
