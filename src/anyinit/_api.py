@@ -15,7 +15,7 @@ from anyinit._core.registry import register_activation, registered_activations, 
 from anyinit._graph.graph import Graph
 from anyinit._graph.rewrite import canonical
 from anyinit._options import Options
-from anyinit._solve import correct
+from anyinit._solve import correct, simulate
 from anyinit._solve.analytic import Solver
 from anyinit._solve.apply import materialize, rematerialize
 from anyinit._solve.build import build
@@ -234,7 +234,8 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
     if options.bias == "zero":
         solver.policy.kept |= plain  # none for the policy to draw
     solver.solve()
-    return _Session(options, runtime, graph, solver, build(solver, options.seed, kept, options.pairs(), fixed))
+    plan = simulate.refined(solver, build(solver, options.seed, kept, options.pairs(), fixed), runtime)
+    return _Session(options, runtime, graph, solver, plan)
 
 
 def _located(options: Options, runtime: Any) -> Options:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,14 @@ import measure
 
 def distances(model: nn.Module, batch: Any, draws: int = 40) -> tuple[Mapping[str, float], Mapping[str, float]]:
     """Bits between prediction and mean beyond two standard errors: levels and gradients, by weight."""
-    report = anyinit.Report(anyinit.plan(model, batch, seed=0))
-    seen = measure.draw(model, batch, draws, draws)
+    plan = anyinit.plan(model, batch, seed=0)
+    report, seen = anyinit.Report(plan), measure.Ensemble()
+    for seed in range(draws):
+        anyinit.apply(replace(plan, seed=seed), model, batch)
+        for name, level in measure.levels(model, batch).items():
+            seen.levels[name].append(level)
+        for name, gradient in measure.gradients(model, batch, seed).items():
+            seen.gradients[name].append(gradient)
 
     def beyond(measured: Mapping[str, list[float]], what: str) -> dict[str, float]:
         out: dict[str, float] = {}
@@ -95,3 +102,58 @@ def test_a_gain_behind_a_function_starts_where_it_multiplies_by_one_and_a_decay_
     decay = model.decay.detach().clone()
     anyinit.initialize(model, (16, 32), seed=0)
     assert torch.equal(model.gain, torch.zeros(32)) and torch.equal(model.decay, decay)
+
+
+class Scan(nn.Module):
+    """Steps of a recurrence whose inputs are the states of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lower, self.upper, self.out = nn.GRUCell(16, 24), nn.GRUCell(24, 24), nn.Linear(24, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        low = high = x.new_zeros(x.shape[0], 24)
+        for t in range(x.shape[1]):
+            low = self.lower(x[:, t], low)
+            high = self.upper(low, high)
+        return self.out(high)
+
+
+class Selective(nn.Module):
+    """A state-space scan: decay, input and output of every step are made of the step itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.step = nn.Linear(16, 32), nn.Linear(32, 32)
+        self.write, self.read, self.out = nn.Linear(32, 4), nn.Linear(32, 4), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        u = nn.functional.silu(self.into(x))
+        dt, b, c = nn.functional.softplus(self.step(u)), self.write(u), self.read(u)
+        h, ys = u.new_zeros(x.shape[0], 32, 4), []
+        for t in range(x.shape[1]):
+            h = torch.exp(-dt[:, t])[..., None] * h + (dt[:, t] * u[:, t])[..., None] * b[:, t, None]
+            ys.append((h * c[:, t, None]).sum(-1))
+        return self.out(torch.stack(ys, 1))
+
+
+@pytest.mark.parametrize("build", [Scan, Selective])
+def test_states_that_theory_takes_as_independent_are_simulated_and_the_plan_says_so(build):
+    torch.manual_seed(0)
+    model, batch = build(), torch.randn(8, 6, 16)
+    plan = anyinit.plan(model, batch, seed=0)
+    assert any("simulated draws" in text for text in plan.assumptions)
+    levels, grads = distances(model, batch)
+    assert max(levels.values()) < 0.15 and sorted(grads.values())[len(grads) // 2] < 0.1, (levels, grads)
+
+
+def test_a_plan_with_simulated_levels_is_the_same_for_another_seed_but_for_its_draws():
+    torch.manual_seed(0)
+    model, batch = Scan(), torch.randn(4, 3, 16)
+    one, two = (anyinit.plan(model, batch, seed=k) for k in (0, 1))
+    assert [w.parts for w in one.weights] == [w.parts for w in two.weights]
+
+
+def test_a_plain_network_is_not_simulated():
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+    assert not any("simulated" in text for text in anyinit.plan(model, (8, 16), seed=0).assumptions)

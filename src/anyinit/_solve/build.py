@@ -169,7 +169,7 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
     assert d.node is not None and d.region is not None
     node = solver.graph.nodes[d.node]
     walk = solver.walk
-    end, output = (walk.signals[v] for v in (d.region.end, _entered(solver, d)))
+    end, output = (walk.signals[v] for v in (d.region.end, entered(solver, d)))
     view, groups, outs, ins = canonical_layout(solver, d)
     distribution = solver.drawn(d)
     flags = d.flags
@@ -185,7 +185,7 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
     )  # fmt: skip
 
 
-def _entered(solver: Solver, d: Decision) -> int:
+def entered(solver: Solver, d: Decision) -> int:
     """Output of the operation a weight itself enters: a table may be projected before it meets any data."""
     assert d.region is not None
     for node in solver.uses.made_of.get(d.leaf, ()):
