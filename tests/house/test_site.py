@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import anyinit
@@ -34,11 +37,43 @@ def test_every_page_stands_in_the_navigation_once():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
 def test_every_link_of_a_page_leads_somewhere_on_the_site(page: Path):
-    links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text())
+    words = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", words)
     for target, anchor in links:
         goal = (page.parent / target).resolve() if target else page
         assert goal.exists() and goal.is_relative_to(DOCS), target
         assert not anchor or anchor in anchors(goal), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda p: p.name)
+def test_every_number_that_a_tutorial_stresses_is_printed_on_its_page(page: Path):
+    words = page.read_text()
+    printed = set(re.findall(r"[\w.+-]+", " ".join(re.findall(r"```text\n(.*?)```", words, flags=re.DOTALL))))
+    stressed = re.findall(r"\*\*(-?\d[\d.e+-]*)\*\*", re.sub(r"```.*?```", "", words, flags=re.DOTALL))
+    assert [number for number in stressed if number not in printed] == []
+
+
+def test_the_curves_of_the_figure_are_those_of_the_page():
+    curves = json.loads((DOCS / "data" / "norms.json").read_text())
+    table = (DOCS / "tutorials" / "norms.md").read_text().split("cosine 100\n")[1].split("```")[0]
+    rows = dict(re.match(r"(.+?)\s{2,}(.*)", line).groups() for line in table.splitlines())  # type: ignore[union-attr]
+    assert len(rows) == len(curves) == 9
+    for name, row in rows.items():
+        shown = [float(cell) for cell in row.split()]
+        levels, cosines = curves[name]["level"], curves[name]["cosine"]
+        assert shown[:2] == pytest.approx([levels[0], levels[-1]], rel=0.05, abs=0), name
+        assert shown[2:] == pytest.approx([cosines[0], cosines[-1]], abs=6e-3), name
+    assert (DOCS / "img" / "norms.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_dashed_lines_are_the_moment_map():
+    figures = import_module("figures")
+    curves = json.loads(figures.DATA.read_text())
+    for name, f, gain in (("relu", lambda x: np.maximum(x, 0), math.sqrt(2)), ("tanh", np.tanh, 5 / 3)):
+        start = curves[name]["level"][0], curves[name]["cosine"][0]
+        levels, cosines = figures.predicted(f, gain, *start, 20)
+        assert curves[name]["level predicted"][:21] == pytest.approx(levels, rel=1e-4)
+        assert curves[name]["cosine predicted"][:21] == pytest.approx(cosines, abs=1e-4)
 
 
 def test_the_reference_has_every_public_name():
