@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from anyinit._solve.build import build
 from anyinit._solve.given import biases, given, reader
 from anyinit._solve.plan import BY_DESIGN, BY_REQUEST, Plan
 from anyinit._solve.propagate import Walk
+from anyinit._solve.schemes import Schemes
 from anyinit.errors import AnyInitError, BackendNotFoundError, BackendUnavailableError, ConfigError, PlanError
 from anyinit.report import Report
 
@@ -43,6 +44,7 @@ class _Session:
     graph: Graph
     solver: Solver
     plan: Plan
+    stock: Mapping[str, Any]  # values the framework's own code drew, where the scheme asks for them
 
 
 def initialize(
@@ -67,7 +69,8 @@ def initialize(
         progress: called with ``(done, total, name)`` during long work.
         options: ``target`` (``auto``, ``unit``), ``distribution`` (``auto``, ``normal``,
             ``truncated_normal``, ``uniform``, ``orthogonal``), ``residual`` (``auto``, ``share``, ``none``),
-            ``bias`` (``auto``, ``zero``, ``keep``), ``gains``, ``overrides``, ``only``, ``skip``,
+            ``scheme`` (a textbook scheme by name, such as ``he_normal``), ``bias`` (``auto``, ``zero``, ``keep``, or
+            a number for all of them), ``gains``, ``overrides``, ``only``, ``skip``,
             ``forward`` (``callable(model, batch)`` recorded in place of the plain call), ``correct``
             (``auto``, ``always``, ``never``), ``seed`` (int, ``torch.Generator``, JAX key or None),
             ``rollback``.
@@ -215,9 +218,11 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
     graph = canonical(runtime.record())
     kept = dict(_kept(facts, options, getattr(runtime, "decided", dict[str, str])()))
 
-    def override(name: str) -> dict[str, Any]:
-        return options.override(name, *aliases.get(name, ()))
-
+    override = _override(graph, options, aliases)
+    stock = _stock(runtime, options, [name for name in aliases if name not in kept])
+    if options.scheme == "framework":
+        how = "drawn again by the framework's own code" if stock else "as the framework drew it"
+        kept = {name: f"{BY_DESIGN}: {how}" for name in aliases} | kept
     kept |= {name: f"{BY_REQUEST}: overrides" for name in aliases if override(name).get("distribution") == "keep"}
     fixed = {name: how for name, how in given(graph, override).items() if name not in kept}
     plain = biases(graph) if options.bias != "auto" else frozenset[str]()
@@ -225,17 +230,44 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
         kept |= {name: f"{BY_REQUEST}: bias='keep'" for name in plain if name not in kept and name not in fixed}
     held = {**kept, **dict.fromkeys(fixed, "given by the caller")}
     walk = Walk(graph, lambda i, leaf: solver.param(i, leaf), runtime.input_arrays())
+    own = options.scheme is None  # whether the solver decides, or a scheme
     solver = Solver(
-        graph, walk, reader(lambda name: runtime.read([name])[name], fixed, shapes), kept=held,
-        share=options.residual != "none", distribution=options.distribution, auto=options.target == "auto",
-        mirror=options.mirror, target=options.level, override=override,
+        graph, walk, reader(lambda n: stock[n] if n in stock else runtime.read([n])[n], fixed, shapes), kept=held,
+        share=own and options.residual != "none", distribution=options.distribution,
+        auto=own and options.target == "auto", mirror=own and options.mirror, target=options.level, override=override,
         factor=lambda name: options.gain(name, *aliases.get(name, ())),
     )  # fmt: skip
+    solver.levels.own = options.scheme == "lsuv"
     if options.bias == "zero":
         solver.policy.kept |= plain  # none for the policy to draw
     solver.solve()
     plan = simulate.refined(solver, build(solver, options.seed, kept, options.pairs(), fixed), runtime)
-    return _Session(options, runtime, graph, solver, plan)
+    return _Session(options, runtime, graph, solver, plan, stock)
+
+
+def _stock(runtime: Any, options: Options, names: list[str]) -> Mapping[str, Any]:
+    """The framework's own draw of the parameters that may be set, from frameworks that can be asked for one."""
+    draw = getattr(runtime, "stock", None)
+    return draw(names, options.seed) if options.scheme == "framework" and draw is not None else {}
+
+
+def _override(
+    graph: Graph, options: Options, aliases: Mapping[str, tuple[str, ...]]
+) -> Callable[[str], dict[str, Any]]:
+    """What wins over the solver for each parameter: the caller's fields, then a scheme, then a common bias."""
+    schemes = Schemes(graph)
+    plain = biases(graph) if options.bias_value is not None else frozenset[str]()
+    common: dict[str, Any] = {"distribution": "constant", "value": options.bias_value}
+
+    def override(name: str) -> dict[str, Any]:
+        own = options.override(name, *aliases.get(name, ()))
+        scheme, amount = own.pop("scheme", options.scheme), own.pop("amount", options.amount)
+        base = schemes.fields(name, scheme, amount) if scheme else {}
+        if own.keys() & {"distribution", "std", "value"}:
+            base = {}
+        return {**(common if name in plain else {}), **base, **own}
+
+    return override
 
 
 def _located(options: Options, runtime: Any) -> Options:
@@ -272,10 +304,10 @@ def _kept(
 def _drawn(session: _Session, progress: Any) -> tuple[Plan, Mapping[str, Any]]:
     """The draw, corrected or measured where that is due."""
     options, solver, runtime = session.options, session.solver, session.runtime
-    weights = materialize(session.plan, runtime.read, progress=progress)
+    weights = {**session.stock, **materialize(session.plan, runtime.read, progress=progress)}
     exact = options.mode == "empirical"
     chosen = {d.leaf for d in correct.placed(solver)} if exact or options.correct == "always" else set[int]()
-    if options.correct == "auto" and not exact:
+    if options.correct == "auto" and not exact and options.scheme is None:
         chosen = correct.needed(solver, session.plan)
     if not chosen and not runtime.batch_given:
         return session.plan, weights

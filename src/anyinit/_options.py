@@ -19,6 +19,11 @@ DISTRIBUTIONS = ("auto", "normal", "truncated_normal", "uniform", "orthogonal")
 RESIDUALS = ("auto", "share", "none")
 BIASES = ("auto", "zero", "keep")
 CORRECTIONS = ("auto", "always", "never")
+SCHEMES = (
+    "zeros", "constant", "normal", "xavier_uniform", "xavier_normal", "he_uniform", "he_normal", "lecun_normal",
+    "orthogonal", "lsuv", "framework", "gpt2",
+)  # fmt: skip
+NUMBERED = ("constant", "normal")
 OVERRIDES = ("distribution", "std", "value")
 SEED_LIMIT = 2**64
 
@@ -38,8 +43,10 @@ class Options:
     distribution: of the entries of a weight; ``auto`` chooses per weight.
     residual: ``share`` gives each of the N branches of a stream 1/N of its second moment, ``none`` treats a
         branch as any other layer, ``auto`` shares.
-    bias: ``zero``, ``keep`` (leave as they are) or ``auto``.
-    overrides: ``(pattern, ((field, value), ...))``: fields ``distribution``, ``std``, ``value`` that win over the plan.
+    scheme: a textbook scheme by name in place of the solver's choice; ``amount`` is the number given with it.
+    bias: ``zero``, ``keep`` (leave as they are), ``auto`` or ``value`` (the number ``bias_value`` everywhere).
+    overrides: ``(pattern, ((field, value), ...))``: fields ``distribution``, ``std``, ``value`` and ``scheme`` that win
+        over the plan.
     gains: ``(pattern, factor)``: factors multiplied onto the solved standard deviations.
     only, skip: shell-style patterns on parameter names, modules of the model, or predicates of a parameter's name;
         a parameter is set if it matches ``only`` and not ``skip``.
@@ -56,7 +63,9 @@ class Options:
     distribution: str = "auto"
     residual: str = "auto"
     scheme: str | None = None
+    amount: float | None = None
     bias: str = "auto"
+    bias_value: float | None = None
     overrides: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
     gains: Pairs = ()
     only: tuple[Pattern, ...] = ()
@@ -141,18 +150,25 @@ def parse(
         raise ConfigError("mirror must be True or False.", value=mirror)
     if not isinstance(rollback, bool):
         raise ConfigError("rollback must be True or False.", value=rollback)
-    if scheme is not None:
-        raise ConfigError("This version knows no named schemes.", value=scheme, remedy="Leave scheme=None.")
     correct = {True: "always", False: "never"}.get(correct, correct) if isinstance(correct, bool) else correct
     named, level = _target(target)
+    textbook, amount = _scheme("scheme", scheme)
+    biased, bias_value = _bias(bias)
+    mode = _one_of("mode", mode, MODES)
+    if textbook is not None and textbook != "lsuv" and mode == "empirical":
+        remedy = "A textbook scheme fixes every scale beforehand; use scheme='lsuv', or leave scheme out."
+        raise ConfigError("Nothing is left to measure.", value=f"scheme={textbook!r}, mode='empirical'", remedy=remedy)
     checked = Options(
-        mode=_one_of("mode", mode, MODES),
+        mode="empirical" if textbook == "lsuv" else mode,
         target=named,
         level=level,
         mirror=mirror,
         distribution=_one_of("distribution", distribution, DISTRIBUTIONS),
         residual=_one_of("residual", residual, RESIDUALS),
-        bias=_one_of("bias", "auto" if bias is None else bias, BIASES),
+        scheme=textbook,
+        amount=amount,
+        bias=biased,
+        bias_value=bias_value,
         overrides=_overrides(overrides),
         gains=_gains(gains),
         only=_selectors("only", only),
@@ -204,6 +220,27 @@ def _target(value: Any) -> tuple[str, float]:
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return "level", _number("target", value, positive=True)
     return _one_of("target", value, TARGETS), 1.0
+
+
+def _scheme(option: str, value: Any) -> tuple[str | None, float | None]:
+    """Name of a scheme and the number given with it, as in ``("normal", 0.02)``."""
+    if value is None:
+        return None, None
+    pair: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    name = _one_of(option, pair[0] if pair else value, SCHEMES)
+    if len(pair) == 1:
+        return name, None
+    if len(pair) != 2 or name not in NUMBERED:
+        remedy = "A number goes with " + " and ".join(map(repr, NUMBERED)) + f" only, as in {option}=('normal', 0.02)."
+        raise ConfigError(f"{option} is a name, or a name and a number.", value=value, remedy=remedy)
+    return name, _number(f"The number of {name!r}", pair[1], signed=name == "constant")
+
+
+def _bias(value: Any) -> tuple[str, float | None]:
+    """The rule for biases, and the value of all of them if a number was given."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return "value", _number("bias", value, signed=True)
+    return _one_of("bias", "auto" if value is None else value, BIASES), None
 
 
 def label(pattern: Any) -> str:
@@ -265,8 +302,15 @@ def _overrides(value: Any) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...
 
 
 def _fields(pattern: str, chosen: Any) -> tuple[tuple[str, Any], ...]:
+    if isinstance(chosen, (str, tuple, list)):
+        name, amount = _scheme(f"The scheme of {pattern!r}", chosen)
+        if name in {"lsuv", "framework"}:
+            remedy = "These are of a whole model; pass scheme= instead."
+            raise ConfigError(f"{pattern!r} cannot have this scheme alone.", value=name, remedy=remedy)
+        return ("scheme", name), ("amount", amount)
     if not isinstance(chosen, Mapping):
-        raise ConfigError(f"The override of {pattern!r} must be a dictionary.", value=chosen)
+        remedy = "Pass fields, as {'std': 0.01}, or the name of a scheme."
+        raise ConfigError(f"The override of {pattern!r} must be a dictionary or a name.", value=chosen, remedy=remedy)
     out: list[tuple[str, Any]] = []
     for name, value in chosen.items():
         _one_of(f"a field of the override of {pattern!r}", name, OVERRIDES)

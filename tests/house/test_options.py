@@ -174,7 +174,10 @@ def test_an_override_that_means_nothing_is_refused(overrides: object, words: str
         parse(overrides=overrides)
 
 
-@pytest.mark.parametrize(("option", "value"), [("forward", 3), ("rollback", 1), ("scheme", "he")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("forward", 3), ("rollback", 1), ("scheme", "he"), ("scheme", ("he_normal", 2)), ("bias", "one")],
+)
 def test_other_options_are_checked_as_well(option: str, value: object):
     with pytest.raises(ConfigError, match=option):
         parse(**{option: value})  # type: ignore[arg-type]

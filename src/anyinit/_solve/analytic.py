@@ -14,6 +14,7 @@ from anyinit._core.tables import separate
 from anyinit._graph.graph import Graph, Leaf, Node
 from anyinit._graph.ops import Contract, Lookup, Pointwise
 from anyinit._rules.pointwise import as_source
+from anyinit._solve.fans import fan_in, fan_out
 from anyinit._solve.levels import Levels
 from anyinit._solve.mirror import centred, mirrored_signal
 from anyinit._solve.policy import LEVEL, Policy, Style
@@ -135,20 +136,8 @@ class Solver:
         """Scale of a table that is also the output layer: its inputs' level is known from the last walk."""
         level = self.head_levels.get(use.leaf, 1.0)
         node = self.graph.nodes[use.node]
-        fan = self._fan(node)
+        fan = fan_in(self.graph, node)
         return self.factor(self.graph.leaves[use.leaf].name) / math.sqrt(max(fan * level, 1e-300))
-
-    def _fan(self, node: Node) -> int:
-        op = node.op
-        assert isinstance(op, Contract)
-        count = 1.0
-        hidden = {w.a for w in op.windows}
-        for lab, n in zip(op.a, self.graph.values[node.inputs[0]].shape, strict=True):
-            if lab not in op.out and lab not in hidden:
-                count *= n
-        for w in op.windows:
-            count *= w.size / w.spread
-        return max(round(count), 1)
 
     def _decide(self, leaf: int, role: str, std: float, use: Use, **more: object) -> Decision:
         decision = Decision(leaf, role, std, use, **more)  # type: ignore[arg-type]
@@ -235,7 +224,7 @@ class Solver:
             z = self.walk.signals[node.output]
             if leaf in self.decisions and self.drawn(self.decisions[leaf]).endswith("orthogonal") and z.keys:
                 style = self.decisions[leaf].style
-                ratio = self.fan_out(node, slot) / max(self.decisions[leaf].fan, 1)
+                ratio = fan_out(self.graph, node, slot) / max(self.decisions[leaf].fan, 1)
                 ratio *= {"rows": 0.5, "cols": 2.0}.get(style.mirrored, 1.0)
                 rigid = min(1.0, ratio * math.prod(w.size for w in node.op.windows) if style.centre else ratio)  # type: ignore[attr-defined]
                 self.walk.signals[node.output] = as_source(z.but(rigid=(rigid,)), node.output)
@@ -251,30 +240,16 @@ class Solver:
         if self.distribution != "auto":
             return self.distribution
         node = self.graph.nodes[decision.node]
-        small = min(decision.fan, self.fan_out(node, decision.use.slot)) <= 2048
+        small = min(decision.fan, fan_out(self.graph, node, decision.use.slot)) <= 2048
         plain = self.depth[node.output] >= 4 or decision.role in {"shared weight", "recurrent"}
         if decision.style.centre:
             return "delta_orthogonal"
         return "orthogonal" if plain and small else "normal"
 
-    def fan_out(self, node: Node, slot: int) -> int:
-        """Outputs of one group of a weight."""
-        op = node.op
-        assert isinstance(op, Contract)
-        mine, other = (op.b, op.a) if slot else (op.a, op.b)
-        shape = self.graph.values[node.inputs[slot]].shape
-        taps_ = {w.tap for w in op.windows} | {w.a for w in op.windows}
-        return (
-            math.prod(
-                n for lab, n in zip(mine, shape, strict=True) if lab in op.out and lab not in other and lab not in taps_
-            )
-            or 1
-        )
-
     def _weight(self, node: Node, at: int, leaf: int, use: Use, slot: int) -> None:
         uses = self.uses.uses[leaf]
         roles = [self.uses.role(u) for u in uses]
-        fan = self._fan(node)
+        fan = fan_in(self.graph, node)
         role = "weight"
         if "table" in roles:
             role = "tied table"
@@ -296,6 +271,8 @@ class Solver:
             self.levels.scalars = role != "shared weight"  # a vector field is applied again with every step size
             std, target, why, flags = self._styled(z, node, place, fan, style)
         std, why = self._overridden(leaf, std, why)
+        if "std" in self.override(self.graph.leaves[leaf].name):
+            target, flags = None, ()
         if leaf not in self.decisions:
             self._decide(
                 leaf, role, std, use, node=at, region=place, target=target, fan=fan, why=why, flags=flags, style=style
@@ -394,9 +371,9 @@ class Solver:
     def _overridden(self, leaf: int, std: float, why: str) -> tuple[float, str]:
         """The caller's own scale or factor."""
         name = self.graph.leaves[leaf].name
-        fixed, factor = self.override(name).get("std"), self.factor(name)
-        if fixed is not None:
-            return float(fixed), f"standard deviation {fixed:g} given by the caller"
+        chosen, factor = self.override(name), self.factor(name)
+        if (fixed := chosen.get("std")) is not None:
+            return float(fixed), str(chosen.get("why", f"standard deviation {fixed:g} given by the caller"))
         return std * factor, f"{why}, times the caller's gain {factor:g}" if factor != 1.0 else why
 
     # ------------------------------------------------------------------ tables beside data

@@ -13,6 +13,7 @@ from anyinit._graph.ops import Contract, Lookup, Op, Opaque, Permute, Reshape, S
 from anyinit._solve.analytic import Decision, Solver
 from anyinit._solve.backward import gradients
 from anyinit._solve.bends import Bend, bends
+from anyinit._solve.fans import fan_out
 from anyinit._solve.given import Given
 from anyinit._solve.plan import Draw, Part, Plan, Weight
 from anyinit._solve.stability import trails
@@ -173,12 +174,12 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
     view, groups, outs, ins = canonical_layout(solver, d)
     distribution = solver.drawn(d)
     flags = d.flags
-    fan_out = solver.fan_out(node, d.use.slot)
-    if fan_out < 16:
+    rows = fan_out(solver.graph, node, d.use.slot)
+    if rows < 16:
         flags = (*flags, "small fan-out: uncertain")
     return Part(
         role=d.role, activation=bend.name, path=" -> ".join(solver.uses.feeds(d.region.output)),
-        fan=d.fan, fan_out=fan_out,
+        fan=d.fan, fan_out=rows,
         draw=Draw(view, groups, outs, ins, distribution, d.std, 0.0, key, mirrored=d.style.mirrored),
         target=d.target, predicted=end.m2, band=walk.band(end), predicted_output=output.m2,
         output_band=walk.band(output), predicted_grad=grad, chi=bend.chi, chi_1=bend.chi_1, why=d.why, flags=flags,

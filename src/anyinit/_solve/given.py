@@ -26,6 +26,7 @@ class Given:
     distribution: str
     std: float
     value: float
+    why: str = ""
 
     def sample(self, shape: Shape) -> NDArray[np.float64]:
         """Entries with the given statistics, for the predictions."""
@@ -38,10 +39,12 @@ class Given:
         level = self.std**2 + self.value**2
         if self.distribution == "constant":
             draw = Draw(outs=tuple(range(len(shape))), distribution="constant", value=self.value)
-            return Part(role=self.role, draw=draw, predicted_grad=grad, why=f"{self.value:g} given by the caller")
+            return Part(
+                role=self.role, draw=draw, predicted_grad=grad, why=self.why or f"{self.value:g} given by the caller"
+            )
         ins = tuple(range(1, len(shape)))
         draw = Draw((), (), (0,) if shape else (), ins, self.distribution, self.std, self.value, key)
-        why = f"standard deviation {self.std:g} given by the caller"
+        why = self.why or f"standard deviation {self.std:g} given by the caller"
         table = self.role not in {"bias", "gain", "slope", "shape"}
         return Part(
             role=self.role, fan=int(table), fan_out=shape[-1] if table and shape else 0, draw=draw,
@@ -57,13 +60,14 @@ def given(graph: Graph, override: Callable[[str], Mapping[str, Any]]) -> dict[st
     for i, leaf in graph.params():
         chosen = override(leaf.name)
         std, value, distribution = (chosen.get(k) for k in ("std", "value", "distribution"))
+        why = str(chosen.get("why", ""))
         roles = [uses.role(u) for u in uses.collect().get(i, ())]
         role = roles[0] if roles else "unused"
         if distribution == "constant" or (value is not None and std is None):
-            found[leaf.name] = Given(role, "constant", 0.0, float(value or 0.0))
+            found[leaf.name] = Given(role, "constant", 0.0, float(value or 0.0), why)
         elif std is not None and (value is not None or "weight" not in roles or "table" in roles):
             mean = (1.0 if role == "gain" else 0.0) if value is None else float(value)
-            found[leaf.name] = Given(role, distribution or "normal", float(std), mean)
+            found[leaf.name] = Given(role, distribution or "normal", float(std), mean, why)
     return found
 
 

@@ -34,6 +34,7 @@ class Levels:
     share: bool = True
     heads: bool = False
     starts: dict[int, float] = field(default_factory=dict[int, float])
+    own: bool = False  # whether every level is set at the weight's own output, whatever follows
     scalars: bool = True  # whether a branch makes up for numbers it is multiplied by (a step size it must keep)
 
     def scale(self, z: Signal, node: Node, place: Region, fan: int) -> tuple[float, float | None, str, tuple[str, ...]]:
@@ -61,7 +62,7 @@ class Levels:
 
     def place(self, place: Region) -> Region:
         """The region, cut at the weight's own output where a loss follows."""
-        if not place.curved or not self._loss_follows(place):
+        if not place.curved or not (self.own or self._loss_follows(place)):
             return place
         count = next((k + 1 for k, at in enumerate(place.nodes) if self.graph.nodes[at].output == place.output), 0)
         return replace(place, end=place.output, nodes=place.nodes[:count], curved=False, words=())

@@ -19,7 +19,7 @@ ROUNDING = 0.02
 class Finding:
     """One reason why a model is not healthy.
 
-    kind: ``level``, ``not set``, ``depth``, ``opaque`` or ``not finite``.
+    kind: ``level``, ``not set``, ``depth``, ``opaque``, ``alike`` or ``not finite``.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class Finding:
 
 def findings(plan: Plan, layers: Sequence[Layer]) -> tuple[Finding, ...]:
     """Every finding, in the order of the model and then of severity."""
-    return (*_numbers(layers), *_levels(layers), *_unset(plan), *_depth(plan), *_opaque(plan))
+    return (*_numbers(layers), *_levels(layers), *_alike(plan), *_unset(plan), *_depth(plan), *_opaque(plan))
 
 
 def outside(measured: float, band: tuple[float, float], tests: int = 1) -> bool:
@@ -74,6 +74,18 @@ def _levels(layers: Sequence[Layer]) -> Iterator[Finding]:
                 text = f"level {value:.3g} at {place}, expected {band[0]:.3g} to {band[1]:.3g} in 9 of 10 draws."
                 yield Finding("level", record.name, text)
                 break
+
+
+def _alike(plan: Plan) -> Iterator[Finding]:
+    """Nets whose every weight is a constant: units of a layer are copies of each other and stay so."""
+    parts = [p for w in plan.weights for p in w.parts if p.role == "weight"]
+    if not parts or any(p.draw.distribution != "constant" for p in parts):
+        return
+    if all(p.draw.value == 0 for p in parts):
+        text = "all are zero: the output ignores the input, and no gradient reaches a weight behind another one"
+    else:
+        text = "all are constant: the units of a layer are copies of each other, have equal gradients and stay copies"
+    yield Finding("alike", "weights", f"{text}. Draw them at random.")
 
 
 def _unset(plan: Plan) -> Iterator[Finding]:

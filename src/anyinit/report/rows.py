@@ -97,7 +97,7 @@ def others(records: Sequence[Layer]) -> list[str]:
         if record.distribution == "constant":
             phrase += f" = {number(record.value)}"
         elif record.distribution == "keep":
-            phrase += " kept"
+            phrase += "" if phrase == "kept" else " kept"
         else:
             phrase += f" {record.distribution}, scale {number(record.scale)}"
         counts[phrase] = counts.get(phrase, 0) + 1

@@ -35,7 +35,9 @@ def title(report: Report) -> str:
     tensors, scalars = report.counts["tensors"], report.counts["scalars"]
     said = ", ".join(f"{tensors[k]} {k}" for k in ("drawn", "constant", "kept", "not set") if tensors[k])
     size = rows.amount(scalars["total"])
-    return f"AnyInit: {tensors['total']} tensors, {size} parameters ({said}); seed {report.seed}"
+    scheme = dict(report.plan.options).get("scheme")
+    named = f"scheme {scheme}; " if scheme else ""
+    return f"AnyInit: {tensors['total']} tensors, {size} parameters ({said}); {named}seed {report.seed}"
 
 
 def remarks(report: Report) -> list[str]:
@@ -55,7 +57,7 @@ def remarks(report: Report) -> list[str]:
     ):
         lines += section(heading, entries)
     found = report.findings
-    levels = [str(f) for f in found if f.kind in {"level", "not finite"}]
+    levels = [str(f) for f in found if f.kind in {"level", "not finite", "alike"}]
     return [*lines, *section("Levels", levels), "", verdict(report)]
 
 

@@ -155,6 +155,12 @@ class TorchRuntime:
 
         return weights.read(self.model, names)
 
+    def stock(self, names: Collection[str], seed: int) -> dict[str, Array]:
+        """What the model's own modules would draw for these parameters; the model is left as it is."""
+        from anyinit._frameworks.torch import stock
+
+        return stock.redrawn(self.model, names, seed)
+
     def write(self, values: Mapping[str, Array], *, rollback: bool = True) -> None:
         """Set parameters in place; all or nothing (values that do not fit are refused before the first write;
         ``rollback`` restores the model when a write itself fails)."""

@@ -1,0 +1,39 @@
+"""How many terms a weight's operation adds up, per output (fan_in) and per input (fan_out)."""
+
+from __future__ import annotations
+
+import math
+
+from anyinit._graph.graph import Graph, Node
+from anyinit._graph.ops import Contract
+
+
+def fan_in(graph: Graph, node: Node) -> int:
+    """Products summed into one output of a contraction: of one group, zeros between strides left out."""
+    op = node.op
+    assert isinstance(op, Contract)
+    count = 1.0
+    hidden = {w.a for w in op.windows}
+    for lab, n in zip(op.a, graph.values[node.inputs[0]].shape, strict=True):
+        if lab not in op.out and lab not in hidden:
+            count *= n
+    for w in op.windows:
+        count *= w.size / w.spread
+    return max(round(count), 1)
+
+
+def fan_out(graph: Graph, node: Node, slot: int) -> int:
+    """Outputs of one group of the weight in input ``slot``, without the taps of a window."""
+    op = node.op
+    assert isinstance(op, Contract)
+    mine, other = (op.b, op.a) if slot else (op.a, op.b)
+    shape = graph.values[node.inputs[slot]].shape
+    taps = {w.tap for w in op.windows} | {w.a for w in op.windows}
+    free = (n for lab, n in zip(mine, shape, strict=True) if lab in op.out and lab not in other and lab not in taps)
+    return math.prod(free) or 1
+
+
+def receptive(node: Node) -> int:
+    """Taps of a convolution's window; 1 of a plain product."""
+    assert isinstance(node.op, Contract)
+    return math.prod(w.size for w in node.op.windows)
