@@ -75,7 +75,9 @@ class Solver:
         self.streams = Streams(self.uses)
         self.depth = plain_depth(self.uses)
         self.levels = Levels(self.graph, self.walk, self.uses, self.streams, self.target, self.share, heads=self.auto)
-        self.policy = Policy(self.graph, self.uses, self.walk, self.depth, frozenset(self.kept), self.mirror)
+        self.policy = Policy(
+            self.graph, self.uses, self.walk, self.depth, frozenset(self.kept), self.mirror, self.streams
+        )
 
     # ------------------------------------------------------------------ parameters before any use
     def param(self, i: int, leaf: Leaf) -> Signal:
@@ -292,6 +294,12 @@ class Solver:
             target: float | None = self.levels.replay(z.but(nodes=z.nodes * std), node.output, place).m2
         else:
             std, target, why, flags = self.levels.scale(z, node, place, fan)
+            whole = fan * max((self.walk.signals[i].m2 for i in node.inputs if i in self.uses.live), default=0.0)
+            if (
+                style.whole and target is not None and std**2 * whole > target
+            ):  # what twins cancel now, they soon do not
+                std, target = math.sqrt(target / whole), z.m2 * target / whole
+                why = f"{why} with what its twins cancel, second moment {target:.3g} without"
             q = z.m2 * std * std
             why = f"{why}; {style.why}" if style.why else why
         if style.bias > 0:

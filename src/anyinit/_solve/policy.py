@@ -18,17 +18,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.optimize import root_scalar
 
-from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, expect, gaussian
+from anyinit._core.field import Nodes, Signal, expect, gaussian
 from anyinit._core.tables import Factor, build
 from anyinit._graph.graph import Graph, Node
 from anyinit._graph.ops import Contract, Pointwise
 from anyinit._rules.pointwise import as_source
 from anyinit._solve.mirror import level_slope, sign_table
+from anyinit._solve.paired import Questions, odd_is_linear, residual_members
 from anyinit._solve.propagate import Walk
 from anyinit._solve.regions import Region, region
 from anyinit._solve.roles import Uses
+from anyinit._solve.streams import Streams
 
-ODD = 0.03  # share of the odd part's second moment that may be nonlinear in a mirrored chain
 CHAIN = 4  # weights from which a plain chain is worth mirroring
 LEVEL = (
     4.9  # second moment after a mirrored activation whose level slope exceeds one (gates act more like relu's there)
@@ -47,7 +48,8 @@ class Style:
 
     mirrored: ``""``, ``rows``, ``cols`` or ``both``. level: second moment wanted before the activation
     (None: the usual target). bias: share of that level which biases carry. centre: only the centre tap of
-    a convolution is drawn. phases: spread of uniform biases, for oscillating first layers.
+    a convolution is drawn. phase: spread of uniform biases, for oscillating first layers. whole: a readout of
+    twins that is no larger than an independent one of the same input would be.
     """
 
     mirrored: str = ""
@@ -57,6 +59,7 @@ class Style:
     std: float | None = None
     phase: float = 0.0
     why: str = ""
+    whole: bool = False
 
 
 @dataclass
@@ -69,20 +72,20 @@ class Policy:
     depth: dict[int, int]
     kept: frozenset[str] = frozenset()
     mirror: bool = True
+    streams: Streams | None = None
     styles: dict[int, Style] = field(default_factory=dict[int, Style])
 
     def style(self, leaf: int, node: Node, place: Region, data: int) -> Style:
         """The style of a weight met at ``node``; ``data`` is the value it is applied to."""
         if leaf not in self.styles:
-            chain = self._chain(leaf, node, place) if self.mirror else None
-            if chain is None:
+            if not self.mirror or not (self._chain(leaf, node, place) or self._stream(leaf, node, place)):
                 self.styles[leaf] = self._lone(node, place)
             if leaf in self.styles:
                 self.styles[leaf] = self._first(self.styles[leaf], node, place, data)
         return self.styles[leaf]
 
     # ------------------------------------------------------------------ chains
-    def _chain(self, leaf: int, node: Node, place: Region) -> bool | None:
+    def _chain(self, leaf: int, node: Node, place: Region) -> bool:
         """Walk along plain layers; set the styles of a chain that can be mirrored."""
         found: list[tuple[int, Node, Region, Nodes, Signal]] = []
         here, at, spot = leaf, node, place
@@ -97,9 +100,9 @@ class Policy:
             here, at, spot = after, following, region(self.uses, following.output)
             last = (here, at)
         if len(found) + 1 < CHAIN or last is None:
-            return None
+            return False
         if self._held([(where, spot_) for _, where, spot_, _, _ in found]):
-            return None
+            return False
         level = min(self._level(n) for _, _, _, n, _ in found)
         for k, (one, where, spot_, nodes_, _) in enumerate(found):
             mode = "both" if k else "rows"
@@ -109,6 +112,23 @@ class Policy:
             q = self._level(nodes_) if homogeneous else level
             self.styles[one] = Style(mode, q, centre=k > 0 and self._centred(where), why=why)
         self.styles[last[0]] = Style("cols", why="mirrored input: end of a linear chain")
+        return True
+
+    def _stream(self, leaf: int, node: Node, place: Region) -> bool:
+        """Set the styles of a residual network without normalization whose stream passes an activation."""
+        if self.streams is None:
+            return False
+        ask = Questions(self._weight_of, self._plain, lambda n: self._probe(n, 1.0))
+        found = residual_members(leaf, node, place, self.uses, self.walk, self.streams, ask)
+        if found is None or len(found) < CHAIN:
+            return False
+        for m in found:
+            end = self._replayed(self._probe(m.node, 1.0), m.node.output, m.place) if m.place.curved else None
+            level = None if end is None else self._level(end.nodes)
+            why = "mirrored: a residual stream without normalization passes activations whose odd part is linear"
+            self.styles[m.leaf] = Style(
+                m.mode, level, centre=m.mode == "both" and self._centred(m.node), why=why, whole=m.mode == "cols"
+            )
         return True
 
     def _held(self, layers: list[tuple[Node, Region]]) -> bool:
@@ -189,12 +209,7 @@ class Policy:
             or not self._sign_leads(end, following, place.end)
         ):
             return None
-        odd = 0.5 * (end.nodes - end.nodes[::-1])
-        slope, square = float(WEIGHT @ (odd * GRID)), float(WEIGHT @ (odd * odd))
-        if square < 0.05 * end.m2 or slope**2 < (1 - ODD) * square:
-            return None
-        bends = float(WEIGHT @ np.square(end.nodes - slope * GRID - end.mean)) / max(end.m2, 1e-300)
-        return (end.nodes, end) if bends > 1e-4 else None
+        return (end.nodes, end) if odd_is_linear(end.nodes) else None
 
     def _sign_leads(self, end: Signal, following: Node, value: int) -> bool:
         """Whether the sign axis is the outermost factor of the first contracted dimension."""
