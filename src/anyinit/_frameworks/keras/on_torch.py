@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from anyinit._frameworks.keras import calling
-from anyinit._frameworks.keras.variables import named
+from anyinit._frameworks.keras.variables import Named, named
 from anyinit._frameworks.primitives.flat import BUFFER, PARAM
 from anyinit._frameworks.torch.runtime import TorchRuntime
 from anyinit._graph.graph import Graph, Leaf
@@ -23,7 +23,7 @@ def runtime(model: Any, spec: Any, forward: Callable[..., Any] | None) -> KerasT
     if callable(spec) and not hasattr(spec, "shape"):
         spec = spec()
     _build(model, spec)
-    run = calling.runner(model, forward)
+    run, held = calling.runner(model, forward), places(model)
 
     def recorded(_: Any, batch: Any) -> Any:
         args: tuple[Any, ...] = batch if isinstance(batch, tuple) else ()
@@ -31,10 +31,22 @@ def runtime(model: Any, spec: Any, forward: Callable[..., Any] | None) -> KerasT
             kwargs = dict(batch)
         else:
             kwargs, args = {}, args or (batch,)
-        with keras.StatelessScope():
+        if any(getattr(x, "is_meta", False) for x in keras.tree.flatten((args, kwargs))):
+            raise TypeError("Keras moves tensors to its own device")
+        with keras.StatelessScope() as scope:
+            now = dict(model.named_parameters(remove_duplicate=False))
+            scope.state_mapping.update((id(item.variable), now[name]) for name, item in held.items())
             return run(args, kwargs)
 
-    return KerasTorchRuntime(model, TorchRuntime(model, _concrete(spec), recorded))
+    return KerasTorchRuntime(held, TorchRuntime(model, _concrete(spec), recorded))
+
+
+def places(model: Any) -> dict[str, Named]:
+    """The variables of Keras by the names that PyTorch knows their tensors under. Keras reads its variables from
+    where it keeps them, so a run on other tensors must be told of each."""
+    known = {id(n.variable.value): n for n in named(model)}
+    own = model.named_parameters(remove_duplicate=False)
+    return {name: known[id(p)] for name, p in own if id(p) in known}
 
 
 def _concrete(spec: Any) -> Any:
@@ -77,13 +89,10 @@ def _build(model: Any, spec: Any) -> None:
 class KerasTorchRuntime:
     """The runtime of PyTorch under the names of Keras."""
 
-    def __init__(self, model: Any, inner: TorchRuntime) -> None:
+    def __init__(self, held: Mapping[str, Named], inner: TorchRuntime) -> None:
         self._inner, self._graph = inner, None
-        by_place = {id(n.variable.value): n for n in named(model)}
-        own = {name: p for name, p in model.named_parameters(remove_duplicate=False)}
-        found = {name: by_place[id(p)] for name, p in own.items() if id(p) in by_place}
-        self._named = {name: n.name for name, n in found.items()}
-        self._roles = {n.name: n for n in found.values()}
+        self._named = {name: n.name for name, n in held.items()}
+        self._roles = {n.name: n for n in held.values()}
         self._theirs: dict[str, str] = {}
         for name, ours in self._named.items():
             self._theirs.setdefault(ours, name)
