@@ -6,7 +6,7 @@ PYTEST_ARGS ?= -n auto
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch test-jax test-vision lint typecheck docs docs-serve check-all zoo speed format clean
+.PHONY: help demo test test-torch test-jax test-tf test-vision lint typecheck docs docs-serve check-all zoo speed format clean
 
 BIN := .venv/bin
 TEST_ENV := OMP_NUM_THREADS=1
@@ -30,6 +30,9 @@ endef
 .venv-jax/.dev: pyproject.toml constraints.txt
 	$(call environment,.venv-jax,test-jax,constraints.txt)
 
+.venv-tf/.dev: pyproject.toml constraints.txt
+	$(call environment,.venv-tf,test-tf,constraints.txt)
+
 .venv-vision/.dev: pyproject.toml constraints-vision.txt
 	$(call environment,.venv-vision,test-vision,constraints-vision.txt)
 
@@ -48,7 +51,7 @@ demo: .venv/.run ## the depth example: table on the screen, picture in examples/
 	@echo "==> examples/depth_matters.py"
 	@$(BIN)/python examples/depth_matters.py
 
-test: test-torch test-jax ## all tests but those that need torchvision
+test: test-torch test-jax test-tf ## all tests but those that need torchvision
 
 test-torch: .venv/.dev ## core, report, house and PyTorch tests
 	@echo "==> tests (core and PyTorch)"
@@ -56,7 +59,11 @@ test-torch: .venv/.dev ## core, report, house and PyTorch tests
 
 test-jax: .venv-jax/.dev ## JAX tests, in an environment without PyTorch
 	@echo "==> tests (JAX)"
-	@$(TEST_ENV) ANYINIT_FRAMEWORKS=jax .venv-jax/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/jax)
+	@$(TEST_ENV) ANYINIT_FRAMEWORKS=jax,keras KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(PYTEST_ARGS) tests/house $(wildcard tests/jax) tests/keras
+
+test-tf: .venv-tf/.dev ## TensorFlow and Keras tests, in an environment without PyTorch and JAX
+	@echo "==> tests (TensorFlow and Keras)"
+	@$(TEST_ENV) ANYINIT_FRAMEWORKS=tensorflow,keras KERAS_BACKEND=tensorflow .venv-tf/bin/python -m pytest $(PYTEST_ARGS) tests/house tests/tensorflow tests/keras
 
 test-vision: .venv-vision/.dev ## torchvision and timm tests, in their own environment
 	@echo "==> tests (torchvision)"
@@ -93,4 +100,4 @@ zoo: .venv/.dev ## place and predict a zoo of models, one line each
 	@$(BIN)/python benchmarks/zoo.py
 
 clean: ## remove environments and everything generated
-	rm -rf .venv .venv-jax .venv-vision .venv-docs .venv-peer examples/out site .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-jax .venv-tf .venv-vision .venv-docs .venv-peer examples/out site .pytest_cache .ruff_cache .hypothesis build dist

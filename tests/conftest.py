@@ -20,7 +20,14 @@ if os.environ.get("CI"):
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-FRAMEWORKS = {"torch": ("torch",), "jax": ("jax",), "vision": ("torch", "torchvision", "timm")}
+FRAMEWORKS = {
+    "torch": ("torch",),
+    "jax": ("jax",),
+    "tensorflow": ("tensorflow",),
+    "keras": ("keras",),
+    "vision": ("torch", "torchvision", "timm"),
+}
+BACKENDS = ("tensorflow", "jax", "torch")
 HERE = Path(__file__).parent
 
 
@@ -42,6 +49,10 @@ def _chosen() -> set[str]:
 
 
 CHOSEN: set[str] = set()
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+installed = [name for name in BACKENDS if importlib.util.find_spec(name) is not None]
+if installed:
+    os.environ.setdefault("KERAS_BACKEND", installed[0])
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -82,6 +82,8 @@ def _pool(op: ops.Pool, xs: list[np.ndarray], shape: tuple[int, ...]) -> Any:
         count = (x.shape[-1] - w.dilation * (w.size - 1) - 1) // w.stride + 1
         taps = x[..., np.arange(count)[:, None] * w.stride + np.arange(w.size) * w.dilation]
         x = np.moveaxis(taps.max(-1) if op.kind == "max" else taps.mean(-1), -1, w.dim)
+    if op.kind == "avg" and not op.count_pad:
+        x = x / _pool(ops.Pool("avg", op.windows), [np.ones_like(xs[0])], shape)
     return x
 
 

@@ -22,7 +22,7 @@ def own_input(model: Any) -> Any:
     """The input a model was defined on, or built on, as ``keras.KerasTensor``; ``None`` if it says nothing."""
     struct = getattr(model, "_inputs_struct", None)
     struct = getattr(model, "inputs", None) if struct is None else struct
-    if struct:
+    if struct is not None and not (isinstance(struct, (list, tuple)) and not struct):
         return keras.tree.map_structure(_closed, struct)
     shapes = getattr(model, "_build_shapes_dict", None) or {}
     if len(shapes) == 1 and all(isinstance(n, int) or n is None for n in next(iter(shapes.values()))):

@@ -45,6 +45,8 @@ def places(model: Any) -> dict[str, Named]:
     """The variables of Keras by the names that PyTorch knows their tensors under. Keras reads its variables from
     where it keeps them, so a run on other tensors must be told of each."""
     known = {id(n.variable.value): n for n in named(model)}
+    if known.keys() - {id(p) for p in model.parameters()}:
+        model._track_variables()  # sublayers that were built after their model are not yet among its parameters
     own = model.named_parameters(remove_duplicate=False)
     return {name: known[id(p)] for name, p in own if id(p) in known}
 

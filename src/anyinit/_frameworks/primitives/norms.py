@@ -38,7 +38,7 @@ class Tag:
     gain: int = -1
 
 
-STATISTICS = ("mean", "mean_of_squares", "square_of_mean", "var", "std", "inverse")
+STATISTICS = ("mean", "minus_mean", "mean_of_squares", "square_of_mean", "var", "std", "inverse")
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Norms:
             self._unary(node, op)
         elif len(node.inputs) == 2 and len(op.args) == 2:
             handler: Callable[[Node], list[Node] | None] | None = getattr(self, f"_{op.fn}", None)
-            if handler is not None and op.fn in ("sub", "mul", "div"):
+            if handler is not None and op.fn in ("add", "sub", "mul", "div"):
                 return handler(node) or [node]
         return [node]
 
@@ -112,6 +112,8 @@ class Norms:
             new = self._squared(source)
         elif tag is None or tag.gain >= 0:
             return
+        elif op.fn == "neg" and tag.kind in ("mean", "minus_mean"):
+            new = replace(tag, kind="minus_mean" if tag.kind == "mean" else "mean")
         elif op.fn in ("relu", "maximum", "clamp") and tag.kind in ("var", "mean_of_squares"):
             new = tag
         elif op.fn == "add" and tag.kind in ("var", "mean_of_squares") and number is not None:
@@ -148,6 +150,60 @@ class Norms:
                 self.tags[node.output] = replace(first, kind="var", center=True)
         elif second is not None and second.kind == "mean" and self._fits(x, second, node.output):
             self.tags[node.output] = Tag("deviation", second.source, second.dims)
+
+    def _add(self, node: Node) -> list[Node] | None:
+        """``x * s + (b - mean * s)`` with ``s`` an inverse standard deviation, maybe times a gain."""
+        for first, second in (node.inputs, node.inputs[::-1]):
+            for x, s in self._factors(first):
+                tag = self.tags.get(s)
+                if tag is None or tag.kind != "inverse" or not tag.center or not self._same(x, tag.source):
+                    continue
+                shift = self._shift(second, s, tag)
+                if shift is not None and self.builder.shape(x) == self.builder.shape(node.output):
+                    return self._affine(node, x, tag, shift)
+        return None
+
+    def _factors(self, value: int) -> list[tuple[int, int]]:
+        made = self.made.get(value)
+        pair = made.inputs if made is not None and made.op == Pointwise("mul", (None, None)) else ()
+        return [(pair[0], pair[1]), (pair[1], pair[0])] if pair else []
+
+    def _shift(self, value: int, s: int, tag: Tag) -> tuple[int, ...] | None:
+        """``(b,)`` if the value is ``b - mean * s``, ``()`` if it is ``-mean * s``."""
+
+        def centre(v: int, kind: str) -> bool:
+            for m, other in self._factors(v):
+                found = self.tags.get(m)
+                if other == s and found is not None and found.kind == kind:
+                    return (found.source, found.dims) == (tag.source, tag.dims)
+            return False
+
+        made = self.made.get(value)
+        if made is None or not isinstance(made.op, Pointwise):
+            return None
+        if made.op.fn == "neg" and centre(made.inputs[0], "mean"):
+            return ()
+        if centre(value, "minus_mean"):
+            return ()
+        if made.op.args != (None, None):
+            return None
+        a, b = made.inputs
+        if made.op.fn == "sub" and centre(b, "mean"):
+            return (a,)
+        if made.op.fn == "add":
+            return (b,) if centre(a, "minus_mean") else (a,) if centre(b, "minus_mean") else None
+        return None
+
+    def _affine(self, node: Node, x: int, tag: Tag, shift: tuple[int, ...]) -> list[Node]:
+        shape, grouped = self.builder.shape(x), self.builder.shape(tag.source)
+        new = [self._node(node, Normalize(tag.dims, tag.eps, True), (tag.source,), grouped)]
+        if grouped != shape:
+            new.append(self._node(node, Reshape(shape), (new[-1].output,), shape))
+        for fn, operand in (("mul", (tag.gain,) if tag.gain >= 0 else ()), ("add", shift)):
+            if operand:
+                new.append(self._node(node, Pointwise(fn, (None, None)), (new[-1].output, *operand), shape))
+        last = new.pop()
+        return [*new, replace(last, output=node.output, step=node.step)]
 
     def _mul(self, node: Node) -> list[Node] | None:
         x, y = node.inputs

@@ -11,9 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from anyinit._frameworks.primitives.lower import strip
 from anyinit._frameworks.primitives.norms import Norms
 from anyinit._graph.graph import Builder, Node
-from anyinit._graph.ops import Contract, Dropout, Op, Permute, Pointwise, Random, Reduce, Softmax
+from anyinit._graph.ops import Contract, Dropout, Op, Permute, Pointwise, Random, Reduce, Reshape, Softmax
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -46,10 +47,15 @@ class _Flow:
 
     def reduced(self, value: int, kind: str) -> tuple[int, tuple[int, ...]] | None:
         """Source and dimensions if the value is a reduction that kept its dimensions."""
-        node = self.node(value)
+        node, moved = self.node(value), None
+        if node is not None and isinstance(node.op, Reshape):
+            node, moved = self.node(node.inputs[0]), node.op.shape
         if node is None or not isinstance(node.op, Reduce) or node.op.kind != kind:
             return None
         lost = self.shapes[node.inputs[0]]
+        if moved is not None:
+            kept = tuple(1 if i in node.op.dims else n for i, n in enumerate(lost))
+            return (node.inputs[0], node.op.dims) if strip(kept) == strip(moved) else None
         leading = tuple(range(len(node.op.dims))) == node.op.dims and len(node.op.dims) < len(lost)
         return (node.inputs[0], node.op.dims) if node.op.keepdims or leading else None
 
@@ -73,6 +79,10 @@ def recognise(builder: Builder, outputs: set[int]) -> None:
     for node in list(nodes):
         if isinstance(node.op, Permute) and node.output in flow.uses:
             _transposed(flow, node)
+    flow.count()
+    for node in list(nodes):
+        if isinstance(node.op, (Reshape, Contract)) and node.output in flow.uses:
+            _unmerged(flow, node)
 
 
 Found = tuple[Op, tuple[int, ...]] | None
@@ -84,12 +94,23 @@ def _shifted(flow: _Flow, value: int) -> int | None:
     if pair is None:
         return None
     top = flow.node(pair[1])
+    while top is not None and isinstance(top.op, (Reshape, Permute)):
+        top = flow.node(top.inputs[0])
     while (
         top is not None and isinstance(top.op, Pointwise) and top.op.fn in ("where", "maximum") and len(top.inputs) == 1
     ):
         top = flow.node(top.inputs[0])
     found = top is not None and isinstance(top.op, Reduce) and top.op.kind == "max"
-    return pair[0] if found and top is not None and top.inputs[0] == pair[0] else None
+    return pair[0] if found and top is not None and _root(flow, top.inputs[0]) == _root(flow, pair[0]) else None
+
+
+def _root(flow: _Flow, value: int) -> int:
+    """What a value was before its entries were only moved."""
+    node = flow.node(value)
+    while node is not None and isinstance(node.op, (Reshape, Permute)):
+        value = node.inputs[0]
+        node = flow.node(value)
+    return value
 
 
 def _softmax(flow: _Flow, node: Node) -> Found:
@@ -161,3 +182,47 @@ def _transposed(flow: _Flow, node: Node) -> None:
         return
     out = tuple(source.op.out[i] for i in node.op.order)
     flow.put(node, replace(source.op, out=out), source.inputs)
+
+
+def _unmerged(flow: _Flow, node: Node) -> None:
+    """A contraction of a weight whose dimensions were merged for it and are taken apart right after is one of the
+    weight as it is: heads by a matrix product. So is one that sums over a dimension merged on both sides."""
+    source = node if isinstance(node.op, Contract) else flow.node(node.inputs[0])
+    if source is None or not isinstance(source.op, Contract) or source.op.windows:
+        return
+    op, parts = source.op, dict[int, tuple[int, ...]]()
+    if source is not node and flow.uses.get(source.output, 0) != 1:
+        return
+    sides = list[tuple[int, tuple[int, ...], list[tuple[int, ...]]]]()
+    for value, labels in zip(source.inputs, (op.a, op.b), strict=True):
+        made = flow.node(value)
+        inner = made.inputs[0] if made is not None and isinstance(made.op, Reshape) else value
+        groups = merged(flow.shapes[inner], flow.shapes[value])
+        if groups is None:
+            inner, groups = value, [(n,) for n in flow.shapes[value]]
+        for label, sizes in zip(labels, groups, strict=True):
+            if parts.setdefault(label, sizes) != sizes:
+                return
+        sides.append((inner, labels, groups))
+    if all(len(sizes) == 1 for sizes in parts.values()):
+        return
+    fresh = iter(range(len(op.a) + len(op.b) + sum(map(len, parts.values()))))
+    new = {label: tuple(next(fresh) for _ in sizes) for label, sizes in parts.items()}
+    shape = tuple(n for label in op.out for n in parts[label])
+    if shape != flow.shapes[node.output]:
+        return
+    a, b, out = (tuple(i for label in labels for i in new[label]) for labels in (op.a, op.b, op.out))
+    flow.put(node, Contract(a, b, out), (sides[0][0], sides[1][0]))
+
+
+def merged(old: Sequence[int], new: Sequence[int]) -> list[tuple[int, ...]] | None:
+    """The sizes of ``old`` that each dimension of ``new`` merges, or ``None`` if it does more than merge."""
+    left, groups = list(old), list[tuple[int, ...]]()
+    for n in new:
+        taken = list[int]()
+        while left and math.prod(taken) * left[0] <= n and (math.prod(taken) < n or not taken):
+            taken.append(left.pop(0))
+        if math.prod(taken) != n or not taken:
+            return None
+        groups.append(tuple(taken))
+    return None if left else groups

@@ -19,6 +19,11 @@ def matmul(low: Lowering, step: Step, a: Bound, b: Bound) -> Any:
     flip_a, flip_b = bool(p.get("transpose_a", p.get("adj_x"))), bool(p.get("transpose_b", p.get("adj_y")))
     shape = out_shape(step)
     lead = shape[:-2]
+    if lead and all(n == 1 for n in b.shape[:-2]):  # one matrix for all: no batch dimension is needed
+        b = low.relabel(b, b.shape[-2:], [len(b.shape) - 2, len(b.shape) - 1])
+        a = _led(low, a, lead)
+        inner = ((len(lead) + (0 if flip_a else 1),), (1 if flip_b else 0,))
+        return as_primitive(low, step, "dot_general", [a, b], dimension_numbers=(inner, ((), ())))
     a, b = _led(low, a, lead), _led(low, b, lead)
     n = len(lead)
     inner = ((n if flip_a else n + 1,), (n + 1 if flip_b else n,))
@@ -40,7 +45,7 @@ def _led(low: Lowering, x: Bound, lead: tuple[int, ...]) -> Bound:
 def einsum(low: Lowering, step: Step, *ins: Bound) -> Any:
     left, _, out = step.params["equation"].replace(" ", "").partition("->")
     terms = left.split(",")
-    if len(ins) > 2 or any(len(set(t)) < len(t) for t in (*terms, out)):
+    if len(ins) > 2 or any(len(set(t)) < len(t) for t in (x.replace("...", "") for x in (*terms, out))):
         return low.opaque(step, ins, "einsum with a repeated label or more than two operands")
     pairs = list(zip(terms, ins, strict=True))
     rank = max((len(x.shape) - len(t.replace("...", "")) for t, x in pairs if "..." in t), default=0)

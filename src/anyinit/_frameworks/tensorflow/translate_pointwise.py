@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from anyinit._frameworks.primitives.flat import Step
+from anyinit._frameworks.primitives.fold import number
 from anyinit._frameworks.primitives.lower import Bound, Lowering, out_kind, out_shape, takes_bits, translates
 from anyinit._frameworks.tensorflow.lower import as_primitive, channel_first, one
 
@@ -39,7 +42,7 @@ def direct(low: Lowering, step: Step, *ins: Bound) -> Bound:
 
 @translates("LeakyRelu")
 def leaky_relu(low: Lowering, step: Step, x: Bound) -> Bound:
-    return low.pointwise("leaky_relu", [x, float(step.params["alpha"])], x.shape)
+    return low.pointwise("leaky_relu", [x, number(np.float32(step.params["alpha"]))], x.shape)
 
 
 @translates("BiasAdd")
