@@ -173,7 +173,7 @@ def _backend(model: Any) -> tuple[str, Any]:
         raise BackendUnavailableError(
             "No supported framework is installed",
             value=type(model).__name__,
-            remedy=f"Install one, for example with: pip install 'anyinit[{next(iter(BACKENDS))}]'; "
+            remedy="Install one, for example with: pip install 'anyinit[torch]'; "
             f"there are extras for {', '.join(BACKENDS)}.",
         )
     raise _no_model(model, missing)
@@ -181,7 +181,9 @@ def _backend(model: Any) -> tuple[str, Any]:
 
 def _no_model(model: Any, missing: Iterable[str]) -> BackendNotFoundError:
     """What was passed in place of a model, and what to pass instead."""
-    kinds = "Pass a torch.nn.Module, a Flax, Equinox or Haiku model, or a function of (params, inputs)."
+    kinds = (
+        "Pass a torch.nn.Module, a Keras, Flax, Equinox or Haiku model, a tf.Module, or a function of (params, inputs)."
+    )
     value, remedy = f"{type(model).__module__}.{type(model).__qualname__}", kinds
     if isinstance(model, str):
         value = f"the string {model!r}"

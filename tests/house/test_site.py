@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -101,3 +102,8 @@ def test_continuous_integration_builds_the_site_with_warnings_as_errors():
         ("not_found", "warn"),
         ("anchors", "warn"),
     }
+
+
+def test_every_framework_that_an_error_names_can_be_installed_as_an_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(anyinit.known_backends()) <= set(extras)
