@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tomllib
@@ -55,7 +54,7 @@ def test_every_number_that_a_tutorial_stresses_is_printed_on_its_page(page: Path
 
 
 def test_the_curves_of_the_figure_are_those_of_the_page():
-    curves = json.loads((DOCS / "data" / "norms.json").read_text())
+    curves = import_module("figures").data("norms")
     table = (DOCS / "tutorials" / "norms.md").read_text().split("cosine 100\n")[1].split("```")[0]
     rows = dict(re.match(r"(.+?)\s{2,}(.*)", line).groups() for line in table.splitlines())  # type: ignore[union-attr]
     assert len(rows) == len(curves) == 9
@@ -67,9 +66,42 @@ def test_the_curves_of_the_figure_are_those_of_the_page():
     assert (DOCS / "img" / "norms.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_depth_figure_shows_the_levels_and_gradients_of_the_page():
+    words, curves = (DOCS / "tutorials" / "depth.md").read_text(), import_module("figures").data("depth")
+    for name, first, last in re.findall(r"^(\d+ layers, \w+): level (\S+) -> (\S+),", words, flags=re.MULTILINE):
+        levels = curves[name]["level"]
+        assert (levels[0], levels[-1]) == pytest.approx((float(first), float(last)), rel=0.05), name
+    for layers, *ratios in re.findall(
+        r"^(\d+) layers, first over.*PyTorch (\S+), AnyInit (\S+)$", words, flags=re.MULTILINE
+    ):
+        for start, ratio in zip(("PyTorch", "AnyInit"), ratios, strict=True):
+            gradient = curves[f"{layers} layers, {start}"]["gradient"]
+            assert len(gradient) == int(layers) + 1
+            assert gradient[1] / gradient[-2] == pytest.approx(float(ratio), rel=0.5)
+    assert len(curves) == 4
+
+
+def test_the_histograms_are_those_of_the_gradients_on_the_page():
+    words, curves = (DOCS / "tutorials" / "lecture.md").read_text(), import_module("figures").data("lecture")
+    stated = re.findall(r"^(\w+) +gradient rms +(\S+), exactly zero (\d+)%", words, flags=re.MULTILINE)
+    assert [name for name, *_ in stated] == ["Xavier", "He", "AnyInit"]
+    for name, rms, zero in stated:
+        g = np.array(curves[name]["gradients"])
+        assert len(g) == 141
+        assert math.sqrt((g**2).mean()) == pytest.approx(float(rms), rel=0.02)
+        assert 100 * np.mean(g == 0) == pytest.approx(float(zero), abs=0.6)
+
+
+def test_every_picture_on_a_page_is_made_by_the_script():
+    shown = {name for page in PAGES for name in re.findall(r"\]\(\S*img/(\w+)\.png\)", page.read_text())}
+    figures = import_module("figures")
+    assert shown == set(figures.FIGURES)
+    assert all((DOCS / "data" / f"{name}.json").exists() for name in shown)
+
+
 def test_the_dashed_lines_are_the_moment_map():
     figures = import_module("figures")
-    curves = json.loads(figures.DATA.read_text())
+    curves = figures.data("norms")
     for name, f, gain in (("relu", lambda x: np.maximum(x, 0), math.sqrt(2)), ("tanh", np.tanh, 5 / 3)):
         start = curves[name]["level"][0], curves[name]["cosine"][0]
         levels, cosines = figures.predicted(f, gain, *start, 20)
