@@ -97,7 +97,10 @@ def reason(solver: Solver) -> str:
 
 
 def _related(solver: Solver, a: int, b: int) -> bool:
-    """Whether two values come from one operation on data."""
+    """Whether two values come from one operation on data, and not as functions of one field, which the walk knows."""
+    signals = solver.walk.signals
+    if set(signals[a].keys) & set(signals[b].keys):
+        return False
     common = solver.streams.ancestors[a] & solver.streams.ancestors[b]
     leaves = sum(1 << i for i in solver.graph.leaves)
     return bool(common & ~leaves)
