@@ -157,3 +157,70 @@ def test_a_plan_with_simulated_levels_is_the_same_for_another_seed_but_for_its_d
 def test_a_plain_network_is_not_simulated():
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
     assert not any("simulated" in text for text in anyinit.plan(model, (8, 16), seed=0).assumptions)
+
+
+class Memory(nn.Module):
+    """Rows that are looked at by direction and read; what is read steps through one layer three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.key, self.step = nn.Parameter(torch.randn(12, 32)), nn.Linear(16, 32), nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        near = nn.functional.cosine_similarity(self.key(x)[:, None], self.rows.expand(x.shape[0], -1, -1), -1)
+        y = torch.softmax(4 * near, -1) @ self.rows
+        for _ in range(3):
+            y = y + torch.tanh(self.step(y))
+        return y
+
+
+def test_directions_of_a_memory_keep_their_values_and_are_no_gains():
+    torch.manual_seed(0)
+    model = Memory()
+    anyinit.initialize(model, torch.randn(8, 16), seed=0)
+    assert float(model.rows.detach().std(0).min()) > 0.1
+
+
+def test_a_level_of_a_weight_that_is_applied_again_is_the_mean_over_its_applications():
+    torch.manual_seed(0)
+    model, batch = Memory(), torch.randn(32, 16)
+    levels, _ = distances(model, batch)
+    assert levels["step.weight"] < 0.1
+    report = anyinit.initialize(model, batch, seed=3, correct="never")
+    record = next(r for r in report.layers if r.name == "step.weight")
+    assert record.measured_output == pytest.approx(measure.levels(model, batch)["step.weight"], rel=1e-4)
+
+
+class Experts(nn.Module):
+    """Every expert sees everything; a mask of the best choice decides who is heard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.out = nn.Linear(32, 4), nn.Linear(32, 16)
+        self.experts = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        share, chosen = torch.softmax(self.gate(x), -1).topk(1, -1)
+        heard = [e(x) * (share * (chosen == k)).sum(-1, keepdim=True) for k, e in enumerate(self.experts)]
+        return self.out(torch.stack(heard).sum(0))
+
+
+def test_experts_chosen_by_masks_of_indices_have_levels_and_gradients():
+    torch.manual_seed(0)
+    levels, grads = distances(Experts(), torch.randn(64, 32))
+    assert max(levels.values()) < 0.3 and max(grads.values()) < 0.7, (levels, grads)
+    assert {"gate.weight", "experts.0.weight"} <= set(grads)
+
+
+def test_gradients_of_a_single_number_are_simulated():
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32))
+
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return (self.net(a) - self.net(b)).pow(2).mean()
+
+    torch.manual_seed(0)
+    levels, grads = distances(Loss(), (torch.randn(16, 16), torch.randn(16, 16)))
+    assert max(levels.values()) < 0.1 and max(grads.values()) < 0.2, (levels, grads)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anyinit._core.field import GRID, Nodes, Signal, constant, from_table, materialize
+from anyinit._core.field import GRID, WEIGHT, Nodes, Signal, constant, from_table, materialize
 from anyinit._core.tables import Layout, Table, align, build, collapse, conform
 from anyinit._graph.ops import Normalize, Reduce, Reshape
 from anyinit._rules.attention import alike, concentration, log_sum, weights_table
@@ -66,9 +66,7 @@ def reduce(op: Reduce, inputs: Inputs, site: Site) -> Signal:
     elif kind == "prod":
         out, plug = _product(x, dims, small, count, site)
     else:
-        layout = _shaped(small, site)
-        equal = np.where(np.arange(1 << layout.groups) == 0, 1.0, 1.0 / max(count, 1))
-        return constant(layout, 0.5 * (count - 1)).but(equal=equal)
+        return _place(_shaped(small, site), count, site)
     roots = frozenset(x.keys) | x.lineage
     slope = {"var": 2.0, "prod": float(count)}.get(kind, 1.0)
     if kind == "logsumexp":
@@ -76,6 +74,16 @@ def reduce(op: Reduce, inputs: Inputs, site: Site) -> Signal:
     noise = {k: slope * v for k, v in x.noise.items()} if slope != 1.0 else dict(x.noise)
     out = out.but(noise=noise, lineage=roots, plug=plug)
     return out if op.keepdims else _squeezed(out, site)
+
+
+def _place(layout: Layout, count: int, site: Site) -> Signal:
+    """The place of an extreme: uniform over the reduced entries, independent from one reduction to another."""
+    alone = np.where(np.arange(1 << layout.groups) == 0, 1.0, 0.0)
+    equal = np.where(alone > 0, 1.0, 1.0 / max(count, 1))
+    if count < 2:
+        return constant(layout, 0.0).but(equal=equal)
+    nodes = np.minimum(np.floor(count * (np.cumsum(WEIGHT) - 0.5 * WEIGHT)), count - 1)
+    return Signal(layout, nodes, (site.id,), (alone,), rigid=(0.0,), equal=equal)
 
 
 def like_of_mean(x: Signal, n: float) -> Nodes | None:

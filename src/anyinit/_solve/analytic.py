@@ -20,7 +20,7 @@ from anyinit._solve.mirror import centred, mirrored_signal
 from anyinit._solve.policy import LEVEL, Policy, Style
 from anyinit._solve.propagate import Walk, iid
 from anyinit._solve.regions import Region, region
-from anyinit._solve.roles import MOVES, Use, Uses, neutral
+from anyinit._solve.roles import MOVES, Use, Uses
 from anyinit._solve.streams import Streams, plain_depth
 
 POSITION_BESIDE_TOKENS = 0.3
@@ -97,7 +97,7 @@ class Solver:
             self._decide(i, role, std, uses[0], why=why)
             return iid(value.shape, std, i)
         if role == "gain" and math.prod(value.shape) > 1:
-            one = neutral(uses[0].view)
+            one = self.uses.neutral(uses[0])
             one = 1.0 if one is None else one
             why = "gains start at one" if one else "what multiplies starts at one"
             self._decide(i, role, 0.0, uses[0], why=why, value=one)

@@ -16,6 +16,7 @@ from anyinit._solve.bends import Bend, bends
 from anyinit._solve.fans import fan_out
 from anyinit._solve.given import Given
 from anyinit._solve.plan import Draw, Part, Plan, Weight
+from anyinit._solve.regions import region
 from anyinit._solve.stability import trails
 
 DRAWN = {"weight", "shared weight", "recurrent", "tied table", "table", "position table", "position", "token"}
@@ -170,7 +171,8 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
     assert d.node is not None and d.region is not None
     node = solver.graph.nodes[d.node]
     walk = solver.walk
-    end, output = (walk.signals[v] for v in (d.region.end, entered(solver, d)))
+    end = walk.signals[d.region.end]
+    level, output_band = mean_output(solver, d)
     view, groups, outs, ins = canonical_layout(solver, d)
     distribution = solver.drawn(d)
     flags = d.flags
@@ -181,9 +183,31 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
         role=d.role, activation=bend.name, path=" -> ".join(solver.uses.feeds(d.region.output)),
         fan=d.fan, fan_out=rows,
         draw=Draw(view, groups, outs, ins, distribution, d.std, 0.0, key, mirrored=d.style.mirrored),
-        target=d.target, predicted=end.m2, band=walk.band(end), predicted_output=output.m2,
-        output_band=walk.band(output), predicted_grad=grad, chi=bend.chi, chi_1=bend.chi_1, why=d.why, flags=flags,
+        target=d.target, predicted=end.m2, band=walk.band(end), predicted_output=level,
+        output_band=output_band, predicted_grad=grad, chi=bend.chi, chi_1=bend.chi_1, why=d.why, flags=flags,
     )  # fmt: skip
+
+
+def mean_output(solver: Solver, d: Decision) -> tuple[float, tuple[float, float]]:
+    """Level and band at a weight's own output: the mean over its applications, the band of the first one's width."""
+    walk = solver.walk
+    places = applications(solver, d)
+    level = sum(walk.signals[v].m2 for v in places) / len(places)
+    widest = max((walk.signals[v] for v in places), key=lambda s: s.m2)
+    low, high = walk.band(widest)
+    scale = level / widest.m2 if widest.m2 > 0 else 1.0
+    return level, (low * scale, high * scale)
+
+
+def applications(solver: Solver, d: Decision) -> tuple[int, ...]:
+    """Outputs, biases included, of every operation that applies a weight to data; the deciding one first."""
+    first = entered(solver, d)
+    assert d.region is not None
+    if first != d.region.output:
+        return (first,)
+    nodes = [solver.graph.nodes[u.node] for u in solver.uses.applied(d.leaf) if u.node != d.node]
+    others = (region(solver.uses, n.output).output for n in nodes if n.output in solver.uses.live)
+    return tuple(dict.fromkeys((first, *others)))
 
 
 def entered(solver: Solver, d: Decision) -> int:

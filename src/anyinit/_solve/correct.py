@@ -19,6 +19,7 @@ from anyinit._graph.ops import Permute, Pointwise, Reshape
 from anyinit._graph.runtime import Runtime
 from anyinit._rules.pointwise import evaluate
 from anyinit._solve.analytic import Decision, Solver
+from anyinit._solve.build import applications
 from anyinit._solve.plan import Part, Plan, Weight
 
 Array = NDArray[np.generic]
@@ -103,6 +104,11 @@ def run(
         outputs.setdefault(seen(solver, d.region.output), []).append(d)
         ends.setdefault(seen(solver, d.region.end), []).append(d)
     total = sum(len(v) for v in outputs.values())
+    again: dict[int, list[Decision]] = {}
+    for d in placed(solver):
+        for value in applications(solver, d)[1:]:
+            again.setdefault(seen(solver, value), []).append(d)
+    later: dict[int, list[float]] = {}
 
     def visit(value: int, array: Array) -> Array | None:
         result: Array | None = None
@@ -119,13 +125,18 @@ def run(
             found.output[d.leaf] = square_mean(array)
             if progress is not None:
                 progress(len(found.output), total, solver.graph.leaves[d.leaf].name)
+        for d in again.get(value, ()):
+            later.setdefault(d.leaf, []).append(square_mean(array) * found.factor.get(d.leaf, 1.0) ** 2)
         for d in ends.get(value, ()):
             found.end.setdefault(d.leaf, square_mean(array))
             if d.region is not None and d.region.curved and array.ndim > 1:
                 found.dead.setdefault(d.leaf, _dead(array))
         return result
 
-    runtime.run(weights, set(outputs) | set(ends), visit)
+    runtime.run(weights, set(outputs) | set(ends) | set(again), visit)
+    for leaf, levels in later.items():
+        if leaf in found.output:
+            found.output[leaf] = (found.output[leaf] + sum(levels)) / (1 + len(levels))
     for d in placed(solver):
         if d.leaf not in found.output and d.leaf in correct:
             found.warnings.append(

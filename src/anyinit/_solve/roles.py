@@ -36,21 +36,6 @@ MOVES = (Reshape, Permute, Slice, Expand, Repeat, Shuffle)
 SCALINGS = {"mul", "div", "neg"}
 
 
-def neutral(view: tuple[Op, ...]) -> float | None:
-    """Value, zero or one, of a parameter that multiplies through ``view`` (``x``, ``1 + x``, ``exp(x)``) at which it
-    multiplies by one; None where neither does (a decay ``-exp(x)``)."""
-    for start in (1.0, 0.0):
-        value = np.asarray(start)
-        for op in view:
-            if isinstance(op, Pointwise) and op.args.count(None) == 1:
-                value = evaluate(op, [value])
-            elif not isinstance(op, MOVES):
-                return 1.0  # several parameters meet: each keeps to one
-        if abs(float(value) - 1) < 1e-9:
-            return start
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Use:
     """One place where a parameter leaves the parameters and meets data.
@@ -233,12 +218,28 @@ class Uses:
                 else "bias"
             )
         if op.fn in {"mul", "div"}:
-            return "gain" if neutral(use.view) is not None else "shape"
+            return "gain" if self.neutral(use) is not None else "shape"
         if op.fn in {"leaky_relu", "prelu", "elu", "celu"} and use.slot > 0:
             return "slope"
         if op.fn == "where" and op.args[0] is None and use.slot > 0 and node.inputs[0] not in self.live:
             return "token"  # stands in masked places
         return "shape"
+
+    def neutral(self, use: Use) -> float | None:
+        """Value, zero or one, of a parameter that multiplies through ``use.view`` (``x``, ``1 + x``, ``exp(x)``) at
+        which it multiplies by one; None where neither does: a decay ``-exp(x)``, a direction ``x / |x|``."""
+        for start in (1.0, 0.0):
+            value = np.asarray(start)
+            for op in use.view:
+                if isinstance(op, Pointwise) and op.args.count(None) == 1:
+                    value = evaluate(op, [value])
+                elif isinstance(op, Pointwise) and len(self.roots(use.value)) > 1:
+                    return 1.0  # several parameters meet: each keeps to one
+                elif not isinstance(op, MOVES):
+                    return None
+            if abs(float(value) - 1) < 1e-9:
+                return start
+        return None
 
     def _spans_channels(self, use: Use) -> bool:
         """An added parameter that varies along more than one axis of what it is added to."""

@@ -24,7 +24,7 @@ from anyinit._graph.ops import Contract, Normalize, Op, Pointwise, Reduce, Softm
 from anyinit._graph.pullback import MOVERS, PULLBACK, pull_back
 from anyinit._solve.analytic import Decision, Solver
 from anyinit._solve.apply import materialize
-from anyinit._solve.build import entered
+from anyinit._solve.build import applications
 from anyinit._solve.plan import Part, Plan
 from anyinit._solve.propagate import Z95
 from anyinit.errors import ConfigError
@@ -34,6 +34,7 @@ DRAWS = 32
 DEGREE = 3  # factors of one source in a product from which on their common level counts
 WORK = 1.0e7  # multiplications of one draw above which a graph is not simulated
 NODES = 700
+PRODUCTS = "activations of one source are multiplied with each other"
 NOTE = (
     "levels and gradients are means over {draws} simulated draws of the recorded graph, because {why}: "
     "theory takes these as independent"
@@ -92,7 +93,12 @@ def reason(solver: Solver) -> str:
         else:
             degrees[node.output] = max(live)
         if isinstance(node.op, Contract) and len(live) == 1 and live[0] >= DEGREE:
-            return "activations of one source are multiplied with each other"
+            return PRODUCTS
+    if any(degrees.get(i, 1) >= DEGREE for i in solver.graph.outputs):
+        return PRODUCTS
+    floats = [i for i in solver.graph.outputs if solver.graph.values[i].kind == FLOAT]
+    if sum(math.prod(solver.graph.values[i].shape) for i in floats) == 1:
+        return "the output is one number, whose gradient reaches a value on paths that go together"
     return ""
 
 
@@ -162,7 +168,7 @@ def _watched(solver: Solver) -> set[int]:
     found = set[int]()
     for d in solver.decisions.values():
         if d.region is not None and d.node is not None:
-            found |= {entered(solver, d), d.region.end, *solver.graph.nodes[d.node].inputs}
+            found |= {*applications(solver, d), d.region.end, *solver.graph.nodes[d.node].inputs}
     return found
 
 
@@ -194,9 +200,10 @@ def _settled(solver: Solver, part: Part, leaf: int | None, sample: Sample) -> Pa
     if d is None or d.region is None or d.node is None or part.predicted_output is None:
         return part
     scale = _input_ratio(solver, d, sample)
-    place = entered(solver, d)
-    level = part.predicted_output * scale
-    part = replace(part, predicted_output=level, output_band=_band(level, sample.levels[place]) or part.output_band)
+    places = applications(solver, d)
+    outputs = [sum(x) / len(places) for x in zip(*(sample.levels[v] for v in places), strict=True)]
+    level = part.predicted_output * scale if len(places) == 1 else _nearer(part.predicted_output, outputs)
+    part = replace(part, predicted_output=level, output_band=_band(level, outputs) or part.output_band)
     if part.predicted is None:
         return part
     end = _nearer(part.predicted, sample.levels[d.region.end]) if d.region.curved else part.predicted * scale
