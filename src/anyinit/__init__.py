@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         activation_profile,
         apply,
         available_backends,
+        diagnose,
         gain,
         initialize,
         initialize_params,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         registered_activations,
         unregister_activation,
     )
+    from anyinit._health.view import Diagnosis
     from anyinit._solve.plan import Plan
     from anyinit.errors import (
         ActivationError,
@@ -46,6 +48,7 @@ __all__ = [
     "initialize_params",
     "plan",
     "apply",
+    "diagnose",
     "register_activation",
     "unregister_activation",
     "registered_activations",
@@ -55,6 +58,7 @@ __all__ = [
     "known_backends",
     "Plan",
     "Report",
+    "Diagnosis",
     "ActivationError",
     "AnyInitError",
     "BackendNotFoundError",
@@ -66,7 +70,7 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {"Plan": "anyinit._solve.plan", "Report": "anyinit.report"}
+_HOMES = {"Plan": "anyinit._solve.plan", "Report": "anyinit.report", "Diagnosis": "anyinit._health.view"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,8 @@ from anyinit._core.profile import activation_profile, gain
 from anyinit._core.registry import register_activation, registered_activations, unregister_activation
 from anyinit._graph.graph import Graph
 from anyinit._graph.rewrite import canonical
+from anyinit._health.measure import Optimizer, measure
+from anyinit._health.view import Diagnosis
 from anyinit._options import Options
 from anyinit._solve import correct, simulate
 from anyinit._solve.analytic import Solver
@@ -140,6 +142,43 @@ def apply(planned: Plan, model: Any, input_spec: Any = None, *, params: Any = No
 
 
 Plan._apply = staticmethod(apply)  # pyright: ignore[reportPrivateUsage]
+
+
+def diagnose(
+    model: Any, batch: Any = None, loss: Any = None, *, params: Any = None, optimizer: Any = ("adam", 1e-3)
+) -> Diagnosis:
+    """Look at a model as it is, whoever initialized it: signals, gradients, and what is wrong with them.
+
+    The model runs once forward and once backward on the batch; it, its buffers and the random state are left unchanged.
+
+    Args:
+        model: of any supported framework, as in :func:`initialize`.
+        batch: as ``input_spec`` there; a shape stands for synthetic input.
+        loss: ``loss(model, batch)`` returning a number, recorded as ``forward=`` is there. With it, gradients are
+            the loss's own, the first step is judged and the first loss compared with log(classes). Without it,
+            gradients are those of a random combination of the outputs.
+        params: parameters of a model that keeps them apart.
+        optimizer: ``("sgd" or "adam", learning rate)`` of the first step.
+
+    Returns:
+        A :class:`Diagnosis`; ``assert_healthy()`` raises on any finding.
+
+    Raises:
+        ConfigError: an argument is unusable. TraceError: the model could not be run on this input.
+    """
+    step = _options.optimizer(optimizer)
+    if loss is not None and not callable(loss):
+        raise ConfigError("loss is not callable.", value=loss, remedy="Pass a function loss(model, batch).")
+    runtime = _backend(model)[1].open_model(
+        model, batch, forward=loss, **({} if params is None else {"params": params})
+    )
+    graph = canonical(runtime.record())
+    facts = measure(runtime, graph, Optimizer(*step), loss=loss is not None)
+    if loss is not None and facts.loss is None:
+        raise ConfigError(
+            "loss returned something else than one number.", remedy="Return a scalar, a mean over the batch."
+        )
+    return Diagnosis.of(facts)
 
 
 def known_backends() -> tuple[str, ...]:
@@ -326,6 +365,7 @@ def _report(session: _Session, planned: Plan, model: Any) -> Report:
 
 
 __all__ = [
-    "AnyInitError", "activation_profile", "apply", "available_backends", "gain", "initialize", "initialize_params",
-    "initialized", "known_backends", "plan", "register_activation", "registered_activations", "unregister_activation",
+    "AnyInitError", "activation_profile", "apply", "available_backends", "diagnose", "gain", "initialize",
+    "initialize_params", "initialized", "known_backends", "plan", "register_activation", "registered_activations",
+    "unregister_activation",
 ]  # fmt: skip

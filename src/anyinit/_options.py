@@ -322,6 +322,18 @@ def _fields(pattern: str, chosen: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(out)
 
 
+def optimizer(value: Any) -> tuple[str, float]:
+    """Name and learning rate of an optimizer.
+
+    Raises:
+        ConfigError: it is not ``("sgd", rate)`` or ``("adam", rate)``.
+    """
+    if not isinstance(value, (tuple, list)) or len(pair := tuple(value)) != 2:  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        raise ConfigError("optimizer is a name and a learning rate.", value=value, remedy="For example ('adam', 1e-3).")
+    name, rate = pair  # pyright: ignore[reportUnknownVariableType]
+    return _one_of("optimizer", name, ("sgd", "adam")), _number("The learning rate", rate, positive=True)
+
+
 def _together(pattern: str, chosen: Mapping[str, Any]) -> None:
     """Fields that mean nothing beside each other."""
     kind, where = chosen.get("distribution"), f"the override of {pattern!r}"

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "_rules": {"errors", "_core", "_graph"},
     "_solve": {"errors", "_core", "_graph", "_rules", "_options"},
     "report": {"errors", "_core", "_graph", "_rules", "_solve"},
+    "_health": {"errors", "_core", "_graph", "_rules", "_solve", "report"},
     "_frameworks": {"errors", "_core", "_graph"},
 }
 MAY_IMPORT["_api"] = {*MAY_IMPORT}

@@ -22,6 +22,14 @@ class Runtime(Protocol):
         """The graph of one run in training mode; cached."""
         ...
 
+    def parameters(self) -> list[tuple[str, tuple[str, ...], tuple[int, ...], str, bool]]:
+        """``(name, aliases, shape, dtype, trainable)`` of every parameter."""
+        ...
+
+    def input_arrays(self) -> dict[str, Array]:
+        """The caller's batch by the names of the input leaves; empty when only a shape was given."""
+        ...
+
     def read(self, names: Collection[str]) -> dict[str, Array]:
         """Parameters by name, in their own type (bfloat16 and half widened to float32)."""
         ...
@@ -41,7 +49,7 @@ class Runtime(Protocol):
         value for the rest of the run."""
         ...
 
-    def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
-        """Gradients of ``sum(output * c)`` for every parameter, ``c`` standard normal from
-        ``seed``, over all floating outputs; parameters that get none are left out."""
+    def gradients(self, weights: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
+        """Gradients of ``sum(output * c)`` for every parameter, ``c`` standard normal from ``seed`` (1 without
+        one: the gradients of a loss), over all floating outputs; parameters that get none are left out."""
         ...

@@ -10,17 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import root_scalar
 
+from anyinit._graph.graph import Graph
 from anyinit._graph.ops import Permute, Pointwise, Reshape
 from anyinit._graph.runtime import Runtime
 from anyinit._rules.pointwise import evaluate
 from anyinit._solve.analytic import Decision, Solver
 from anyinit._solve.build import applications
 from anyinit._solve.plan import Part, Plan, Weight
+from anyinit._solve.roles import Uses
 
 Array = NDArray[np.generic]
 NOISE = 0.03  # variance of the log level that a layer may inherit before the draw is corrected
@@ -68,7 +71,14 @@ def placed(solver: Solver) -> list[Decision]:
     return sorted(out, key=lambda d: d.node or 0)
 
 
-def seen(solver: Solver, value: int) -> int:
+class Traced(Protocol):
+    """A graph and how its values are used."""
+
+    graph: Graph
+    uses: Uses
+
+
+def seen(solver: Traced, value: int) -> int:
     """The value itself, or the first recorded one that pure moves make of it."""
     first = solver.graph.observable
     for _ in range(6):

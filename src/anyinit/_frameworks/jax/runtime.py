@@ -192,15 +192,20 @@ class JaxRuntime:
             for var in gone:
                 env.pop(var, None)
 
-    def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
-        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed``, for every parameter. The
+    def gradients(self, weights: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
+        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed`` or 1, for every parameter. The
         model's own backward pass is taken; where it has none (while loops), that of the recorded program."""
         recording, values = self._recorded(), list(map(as_jax, self._arguments(weights)))
         slots, flat = self._program.slots, recording.flat
         moving = [i for i, s in enumerate(slots) if s.role == PARAM and s.name not in recording.graph.unused]
         rng = np.random.default_rng(seed)
         outs = [flat.avals[v] for v in flat.outputs]
-        probes = [rng.standard_normal(a.shape) if jnp.issubdtype(a.dtype, jnp.inexact) else None for a in outs]
+        probes = [
+            (np.ones(a.shape) if seed is None else rng.standard_normal(a.shape))
+            if jnp.issubdtype(a.dtype, jnp.inexact)
+            else None
+            for a in outs
+        ]
 
         def loss(model: Callable[[list[Any]], Sequence[Any]], chosen: Sequence[Any]) -> Any:
             whole = list(values)

@@ -146,7 +146,7 @@ class KerasTorchRuntime:
         """As PyTorch's."""
         self._inner.run(self._back(weights), watch, visit)
 
-    def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
+    def gradients(self, weights: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
         """As PyTorch's."""
         found = self._inner.gradients(self._back(weights), seed)
         return {self._ours(n): v for n, v in found.items()}

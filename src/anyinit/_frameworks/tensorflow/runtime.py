@@ -157,8 +157,8 @@ class TensorFlowRuntime:
             for var in gone:
                 env.pop(var, None)
 
-    def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
-        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed``, for every parameter: those of
+    def gradients(self, weights: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
+        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed`` or 1, for every parameter: those of
         the recorded program, by TensorFlow's own gradients of its operations."""
         recording, values = self._recorded(), self._arguments(weights)
         flat, rng = recording.flat, np.random.default_rng(seed)
@@ -175,7 +175,7 @@ class TensorFlowRuntime:
             loss = tf.zeros(())
             for var in flat.outputs:
                 shape = flat.avals[var].shape
-                probe = rng.standard_normal(shape)
+                probe = np.ones(shape) if seed is None else rng.standard_normal(shape)
                 out = env[var] if var in env else tf.constant(flat.known[var])
                 if out.dtype.is_floating or out.dtype.is_complex:
                     loss += tf.reduce_sum(tf.cast(tf.math.real(out), tf.float32) * tf.constant(probe, tf.float32))

@@ -198,8 +198,8 @@ class TorchRuntime:
                 self._call(tree)
         replay.finish()
 
-    def gradients(self, weights: Mapping[str, Array], seed: int) -> dict[str, Array]:
-        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed``, by parameter name."""
+    def gradients(self, weights: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
+        """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed`` or 1, by parameter name."""
         import torch
 
         from anyinit._frameworks.torch.memory import to_numpy
@@ -207,7 +207,7 @@ class TorchRuntime:
         from anyinit.errors import TraceError
 
         rec = self.recording()
-        generator = torch.Generator().manual_seed(seed)
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
         with ExitStack() as stack, torch.enable_grad():
             used = self._prepare(stack, weights, rec)
             named = [(n, p) for n, p in used.items() if p.requires_grad]
@@ -257,6 +257,9 @@ def _weighted(out: Tensor, generator: Any) -> Tensor:
         if out.dtype in (torch.float64, torch.complex128)
         else out.to(torch.complex64 if out.is_complex() else torch.float32)
     )
+    if generator is None:
+        total = wide.sum()
+        return total.real if total.is_complex() else total
     c = torch.randn(out.shape, generator=generator, dtype=torch.complex64 if out.is_complex() else torch.float32)
     product = (wide * c.to(out.device, wide.dtype)).sum()
     return product.real if product.is_complex() else product
