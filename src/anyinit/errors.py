@@ -62,3 +62,17 @@ def near(name: str, known: Iterable[str], limit: int = 24) -> str:
         return "Did you mean " + " or ".join(repr(c) for c in close) + "?"
     more = ", ..." if len(options) > limit else ""
     return "Choose one of " + ", ".join(repr(o) for o in options[:limit]) + more + "."
+
+
+def could_not_run(error: Exception, done: str = "run") -> TraceError:
+    """The error of a model that could not be run on its input, with what the framework said; chain ``error`` to it."""
+    import re  # only ever needed on the way to an error
+
+    plain = re.sub(r"\x1b\[\d*m", "", str(error))
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
+    return TraceError(
+        f"The model could not be {done} on this input",
+        value=f"{type(error).__name__}: {' '.join(lines[:2])}".rstrip("."),
+        remedy="Check the shape and type of the input (the first dimension counts the samples of a batch), "
+        "or pass forward=, a callable (model, batch) that runs the model.",
+    )

@@ -10,10 +10,10 @@ import jax
 
 from anyinit._frameworks.jax.infer import inferred
 from anyinit._frameworks.jax.inputs import Batch, parse
-from anyinit._frameworks.jax.program import Program, explained
+from anyinit._frameworks.jax.program import Program
 from anyinit._frameworks.jax.record import trace
 from anyinit._frameworks.jax.runtime import JaxRuntime
-from anyinit.errors import AnyInitError
+from anyinit.errors import AnyInitError, could_not_run
 
 UNUSABLE = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError, AssertionError)
 """What a model raises when it cannot take an input in the form it was tried."""
@@ -27,7 +27,7 @@ def open_as(kind: str, model: Any, spec: Any, params: Any, forward: Callable[...
     except AnyInitError:
         raise
     except Exception as error:
-        raise explained(error) from error
+        raise could_not_run(error) from error
     if kind == "equinox" and forward is None:
         made = _equinox(model, made, batch)
     if batch.kwargs and not batch.args and not _runs(made, batch):

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from anyinit._frameworks.primitives.flat import BUFFER, PARAM
-from anyinit.errors import TraceError
 
 FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False}
 READS = (
@@ -124,15 +123,4 @@ def tree_program(
         lambda values, args, kwargs: run(assemble(values), args, kwargs),
         slots,
         lambda values: assemble(filled([held[i] for i in places], values)),
-    )
-
-
-def explained(error: Exception) -> TraceError:
-    """The error of a model that could not be run, in the form the library raises; chain ``error`` to it."""
-    line = next((line for line in str(error).splitlines() if line.strip()), "")
-    return TraceError(
-        "The model could not be run on this input",
-        value=f"{type(error).__name__}: {line}",
-        remedy="Check the shape and type of the input (the first dimension counts the samples of a batch), "
-        "or pass forward=, a callable (model, batch) that runs the model.",
     )

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from anyinit._frameworks.jax import open_model, recognizes
 from anyinit._frameworks.jax.flatten import Flat, as_jax, evaluate, needed_for
 from anyinit._frameworks.jax.inputs import Batch, keyed
-from anyinit._frameworks.jax.program import PARAM, READS, Program, explained
+from anyinit._frameworks.jax.program import PARAM, READS, Program
 from anyinit._frameworks.jax.record import Recording, record, translate
 from anyinit._frameworks.primitives.bounds import integer_bounds
 from anyinit._graph.graph import Graph
-from anyinit.errors import AnyInitError, PlanError
+from anyinit.errors import AnyInitError, PlanError, could_not_run
 
 Array = NDArray[Any]
 Visit = Callable[[int, Array], Array | None]
@@ -79,7 +79,7 @@ class JaxRuntime:
             except AnyInitError:
                 raise
             except Exception as error:
-                raise explained(error) from error
+                raise could_not_run(error) from error
             self._highs = integer_bounds(self._recording.graph, self._batch.names())
         return self._recording
 

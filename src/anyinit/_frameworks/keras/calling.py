@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from anyinit.errors import ConfigError, TraceError
+from anyinit.errors import ConfigError, could_not_run
 
 BATCH, LENGTH = 16, 16
 """Sizes taken where a model's own input leaves them open."""
@@ -57,16 +57,7 @@ def build(model: Any, args: Sequence[Any], kwargs: dict[str, Any], zeros: Callab
             with keras.StatelessScope():
                 call(model, real_args, real_kwargs, training=None)
         except Exception:  # noqa: BLE001
-            raise _failed(abstract) from abstract
-
-
-def _failed(error: Exception) -> TraceError:
-    line = next((line for line in str(error).splitlines() if line.strip()), "")
-    return TraceError(
-        "The model could not be built on this input",
-        value=f"{type(error).__name__}: {line}",
-        remedy="Check input_spec, or build the model yourself.",
-    )
+            raise could_not_run(abstract, "built") from abstract
 
 
 def call(model: Any, args: Sequence[Any], kwargs: dict[str, Any], training: bool | None = True) -> Any:

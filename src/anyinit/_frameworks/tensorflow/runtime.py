@@ -18,7 +18,7 @@ from anyinit._frameworks.tensorflow.inputs import Batch
 from anyinit._frameworks.tensorflow.program import Program
 from anyinit._frameworks.tensorflow.record import record
 from anyinit._graph.graph import Graph
-from anyinit.errors import AnyInitError, PlanError, TraceError
+from anyinit.errors import AnyInitError, PlanError, could_not_run
 
 Array = NDArray[Any]
 Visit = Callable[[int, Array], Array | None]
@@ -68,7 +68,7 @@ class TensorFlowRuntime:
             except AnyInitError:
                 raise
             except Exception as error:
-                raise explained(error) from error
+                raise could_not_run(error) from error
             self._highs = integer_bounds(self._recording.graph, self._batch.names())
         return self._recording
 
@@ -199,16 +199,6 @@ def widened(value: Any) -> Array:
     """A NumPy array; half types as float32."""
     data = tf.convert_to_tensor(value)
     return (tf.cast(data, tf.float32) if data.dtype in (tf.bfloat16, tf.float16) else data).numpy()
-
-
-def explained(error: Exception) -> TraceError:
-    """The error of a model that could not be run, in the form the library raises; chain ``error`` to it."""
-    line = next((line for line in str(error).splitlines() if line.strip()), "")
-    return TraceError(
-        "The model could not be run on this input",
-        value=f"{type(error).__name__}: {line}",
-        remedy="Check input_spec, or pass forward=, a callable (model, batch) that runs the model.",
-    )
 
 
 __all__ = ["TensorFlowRuntime", "open_model", "recognizes"]
