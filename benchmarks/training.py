@@ -27,12 +27,13 @@ DATA = HERE.parent / "docs" / "data" / "training.jsonl"
 RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 GRID = (3, 4, 5)  # places on the ladder that are always tried
 TIE = 1.1  # losses within this factor of the best count as equal to it
-NAMES = ("default", "xavier", "orthogonal", "he", "lsuv", "anyinit", "anyinit unit")
+NAMES = ("default", "xavier", "orthogonal", "orthogonal bias", "he", "lsuv", "anyinit", "anyinit unit")
 OURS = ("anyinit", "anyinit unit")
 WORDS = {
     "default": "the model's own default",
     "xavier": "Xavier (Glorot & Bengio 2010), normal, gain set by activation",
     "orthogonal": "orthogonal (Saxe et al. 2014), gain set by activation",
+    "orthogonal bias": "the same with biases in the first dense layer",
     "he": "He (2015), normal, everywhere",
     "lsuv": "LSUV (Mishkin & Matas 2016)",
     "anyinit": "AnyInit, nothing set",
@@ -52,6 +53,14 @@ TASKS = {
     "gpt": "GPT on letters, 3 blocks of 64, 48 letters",
     "gru": "GRU on letters, width 96, 48 letters",
     "siren": "SIREN, 5 layers of 64, a photograph",
+    "stream relu 16": "relu residual MLP, activation after each of 16 sums, no norms, digits",
+    "stream gelu 12": "gelu residual MLP, activation after each of 12 sums, no norms, digits",
+    "stream conv 10": "relu ResNet without norms, 10 blocks of 16 channels, mean over pixels, digits",
+    "leaky 24": "leaky relu (0.2) MLP, 24 layers of 64, digits",
+    "silu 16": "silu MLP, 16 layers of 64, a function of two coordinates",
+    "softsign 30": "softsign MLP, 30 layers of 64, a function of two coordinates",
+    "layer norm 12": "gelu MLP with layer norm, 12 layers of 64, digits",
+    "lstm": "LSTM on letters, width 96, 48 letters",
     "pinn": "tanh MLP, 8 layers of 64, a Poisson equation",
 }
 Row = dict[str, Any]
@@ -122,11 +131,11 @@ def everything(out: Path, seeds: int, names: Iterable[str], wanted: Iterable[str
     """Train what is missing from ``out``."""
     import torch
 
-    from tasks import fields, modern, plain
+    from tasks import fields, modern, plain, streams
 
     torch.set_num_threads(1)
     log, names = Log(out), list(names)
-    known = [*plain.tasks(), *modern.tasks(), *fields.tasks()]
+    known = [*plain.tasks(), *modern.tasks(), *fields.tasks(), *streams.tasks()]
     assert {t.name for t in known} == set(TASKS)
     for task in (t for t in known if not wanted or t.name in wanted):
         for contender in names:

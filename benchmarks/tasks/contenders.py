@@ -18,7 +18,7 @@ from tasks.task import Task
 
 Draw = Callable[[torch.Tensor, float], object]
 
-LEVELS = {"relu2": 1.5, "sin": 0.5 * (1 - math.exp(-2.0))}  # E f(z)^2 of a standard normal z
+LEVELS = {"relu2": 1.5, "leaky": 0.52, "sin": 0.5 * (1 - math.exp(-2.0))}  # E f(z)^2 of a standard normal z
 
 
 def _gain(activation: str | None) -> float:
@@ -36,12 +36,12 @@ def _matrices(model: nn.Module) -> Iterator[tuple[torch.Tensor, float]]:
             if layer.bias is not None:
                 layer.bias.zero_()
             yield layer.weight, _gain(getattr(layer, "feeds", None))
-        elif isinstance(layer, nn.GRU):
+        elif isinstance(layer, (nn.GRU, nn.LSTM)):
             for name, value in layer.named_parameters():
                 if name.startswith("bias"):
                     value.zero_()
                 else:
-                    yield from ((gate, 1.0) for gate in value.chunk(3))
+                    yield from ((gate, 1.0) for gate in value.chunk(3 if isinstance(layer, nn.GRU) else 4))
 
 
 def _by_class(draw: Draw) -> Callable[[nn.Module], None]:
@@ -81,6 +81,15 @@ def lsuv(model: nn.Module, batch: torch.Tensor, tolerance: float = 0.1, rounds: 
         hook.remove()
 
 
+def first_bias(model: nn.Module) -> None:
+    """Biases of the first dense layer uniform within ``1 / sqrt(fan_in)``, PyTorch's own rule; others zero."""
+    layer = next((m for m in model.modules() if isinstance(m, nn.Linear)), None)
+    if layer is not None and layer.bias is not None:
+        bound = 1 / math.sqrt(layer.in_features)
+        with torch.no_grad():
+            layer.bias.uniform_(-bound, bound)
+
+
 def start(name: str, task: Task, model: nn.Module, batch: torch.Tensor, seed: int) -> None:
     """Initialize ``model`` by the contender ``name``; the global generator must be seeded already."""
     if name in {"anyinit", "anyinit unit"}:
@@ -94,6 +103,9 @@ def start(name: str, task: Task, model: nn.Module, batch: torch.Tensor, seed: in
         draws: dict[str, Draw] = {
             "xavier": nn.init.xavier_normal_,
             "orthogonal": nn.init.orthogonal_,
+            "orthogonal bias": nn.init.orthogonal_,
             "he": _he,
         }
         _by_class(draws[name])(model)
+        if name == "orthogonal bias":
+            first_bias(model)
