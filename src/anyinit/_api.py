@@ -17,7 +17,7 @@ from anyinit._graph.rewrite import canonical
 from anyinit._health.measure import Optimizer, measure
 from anyinit._health.view import Diagnosis
 from anyinit._options import Options
-from anyinit._solve import correct, simulate
+from anyinit._solve import certify, correct, simulate
 from anyinit._solve.analytic import Solver
 from anyinit._solve.apply import materialize, rematerialize
 from anyinit._solve.build import build
@@ -74,7 +74,8 @@ def initialize(
             ``scheme`` (a textbook scheme by name, such as ``he_normal``), ``bias`` (``auto``, ``zero``, ``keep``, or
             a number for all of them), ``gains``, ``overrides``, ``only``, ``skip``,
             ``forward`` (``callable(model, batch)`` recorded in place of the plain call), ``correct``
-            (``auto``, ``always``, ``never``), ``seed`` (int, ``torch.Generator``, JAX key or None),
+            (``auto``, ``always``, ``never``), ``certify`` (measure what bears on training),
+            ``seed`` (int, ``torch.Generator``, JAX key or None),
             ``rollback``.
 
     Returns:
@@ -89,6 +90,8 @@ def initialize(
     checked, spec = _parsed(input_spec, mode, options)
     session = _open(model, spec, params, checked)
     plan, weights = _drawn(session, progress)
+    if checked.certify:
+        plan = _certified(session, plan, weights)
     session.runtime.write(weights, rollback=checked.rollback)
     return _report(session, plan, model)
 
@@ -355,6 +358,17 @@ def _drawn(session: _Session, progress: Any) -> tuple[Plan, Mapping[str, Any]]:
     found = correct.run(solver, runtime, weights, chosen, exact=exact, progress=progress)
     plan = correct.record(session.plan, solver, found, corrected=bool(chosen))
     return plan, (rematerialize(session.plan, weights, plan, runtime.read) if chosen else weights)
+
+
+def _certified(session: _Session, planned: Plan, weights: Mapping[str, Any]) -> Plan:
+    """The plan with its certificates."""
+    if not hasattr(session.runtime, "sample_gradients"):
+        raise ConfigError(
+            "Certificates need gradients of single samples, which this framework's runtime does not give",
+            value=type(session.runtime).__name__, remedy="Leave certify out.",
+        )  # fmt: skip
+    found = certify.measure(session.graph, session.solver.uses, session.runtime, weights)
+    return replace(planned, certificates=found)
 
 
 def _report(session: _Session, planned: Plan, model: Any) -> Report:

@@ -52,6 +52,7 @@ class Options:
         a parameter is set if it matches ``only`` and not ``skip``.
     forward: ``forward(model, batch)`` recorded in place of ``model(batch)``.
     correct: ``auto`` runs the drawn network once and corrects it where theory expects its noise to grow.
+    certify: whether the drawn network is run and differentiated once more for the certificates of the report.
     seed: a non-negative integer below 2**64; ``seed_from`` says in words where it came from.
     rollback: whether a failure half-way restores every parameter.
     """
@@ -72,6 +73,7 @@ class Options:
     skip: tuple[Pattern, ...] = ()
     forward: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
     correct: str = "auto"
+    certify: bool = False
     seed: int = 0
     seed_from: str = "given"
     rollback: bool = True
@@ -127,6 +129,7 @@ def parse(
     skip: Any = None,
     forward: Any = None,
     correct: Any = "auto",
+    certify: Any = False,
     seed: Any = None,
     rollback: Any = True,
 ) -> tuple[Options, Any]:
@@ -150,6 +153,8 @@ def parse(
         raise ConfigError("mirror must be True or False.", value=mirror)
     if not isinstance(rollback, bool):
         raise ConfigError("rollback must be True or False.", value=rollback)
+    if not isinstance(certify, bool):
+        raise ConfigError("certify must be True or False.", value=certify)
     correct = {True: "always", False: "never"}.get(correct, correct) if isinstance(correct, bool) else correct
     named, level = _target(target)
     textbook, amount = _scheme("scheme", scheme)
@@ -175,6 +180,7 @@ def parse(
         skip=_selectors("skip", skip),
         forward=forward,
         correct=_one_of("correct", correct, CORRECTIONS),
+        certify=certify,
         rollback=rollback,
     )
     number, origin = resolve_seed(seed)

@@ -113,6 +113,41 @@ class Stability:
         return self.text
 
 
+LINES = {
+    "gradient ratio": 4.0,
+    "forward spread": 3.0,
+    "feature rank": 1.2,
+    "kernel condition": 4.0,
+}
+"""Where a certificate passes: at most these decades, at least this rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """One number measured at the starting point that says something about training; its line is in ``LINES``."""
+
+    name: str
+    value: float
+
+    @property
+    def line(self) -> float | None:
+        """Where it passes; None for a number that is only stated."""
+        return LINES.get(self.name)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it lies on the good side of its line."""
+        if self.line is None:
+            return True
+        return self.value >= self.line if self.name == "feature rank" else self.value <= self.line
+
+    def __str__(self) -> str:
+        unit = "" if self.name in {"feature rank", "angle"} else " decades"
+        side = "at least" if self.name == "feature rank" else "at most"
+        told = "" if self.line is None else f" ({'passes' if self.passed else 'FAILS'}: {side} {self.line:g})"
+        return f"{self.name} {self.value:.3g}{unit}{told}"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything :func:`anyinit.initialize` will do to a model, and what it predicts.
@@ -124,6 +159,7 @@ class Plan:
     seed: int
     weights: tuple[Weight, ...]
     stability: tuple[Stability, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
     unscaled: tuple[tuple[str, str], ...] = ()
     opaque: tuple[tuple[str, str, str], ...] = ()
     assumptions: tuple[str, ...] = ()
@@ -147,8 +183,9 @@ class Plan:
         """Inverse of :meth:`to_dict`."""
         weights = tuple(_weight(w) for w in data["weights"])
         stability = tuple(Stability(**_tupled(s)) for s in data["stability"])
-        rest = {k: _tuple(v) for k, v in data.items() if k not in {"weights", "stability"}}
-        return cls(weights=weights, stability=stability, **rest)
+        certificates = tuple(Certificate(**c) for c in data.get("certificates", ()))
+        rest = {k: _tuple(v) for k, v in data.items() if k not in {"weights", "stability", "certificates"}}
+        return cls(weights=weights, stability=stability, certificates=certificates, **rest)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from anyinit._solve.plan import Plan, Stability
+from anyinit._solve.plan import Certificate, Plan, Stability
 from anyinit.errors import ConfigError, UnhealthyError, near
 from anyinit.report import diagnosis, html, markdown, records, text
 from anyinit.report.diagnosis import Finding
@@ -49,6 +49,11 @@ class Report:
     def stability(self) -> tuple[Stability, ...]:
         """What depth does to levels and gradients, one record per path without normalization."""
         return self.plan.stability
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """Numbers that say something about training, with ``certify=True``; empty without."""
+        return self.plan.certificates
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ def remarks(report: Report) -> list[str]:
     lines = ["", "Also set: " + "; ".join(rows.others(rest)) + "."] if rest else []
     for heading, entries in (
         ("Stability", advice),
+        ("Certificates", [str(c) for c in report.plan.certificates]),
         ("Not set", unset),
         ("Operations without a rule (measured)", opaque),
         ("Assumptions that do not hold", list(report.assumptions)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -195,6 +195,13 @@ class JaxRuntime:
     def gradients(self, weights: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
         """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed`` or 1, for every parameter. The
         model's own backward pass is taken; where it has none (while loops), that of the recorded program."""
+        return next(self._gradients(weights, seed, None), {})
+
+    def sample_gradients(self, weights: Mapping[str, Array], seed: int, count: int) -> Iterator[dict[str, Array]]:
+        """As :meth:`gradients`, for one sample (first axis of the outputs) after the other, ``count`` at most."""
+        return self._gradients(weights, seed, count)
+
+    def _gradients(self, weights: Mapping[str, Array], seed: int, count: int | None) -> Iterator[dict[str, Array]]:
         recording, values = self._recorded(), list(map(as_jax, self._arguments(weights)))
         slots, flat = self._program.slots, recording.flat
         moving = [i for i, s in enumerate(slots) if s.role == PARAM and s.name not in recording.graph.unused]
@@ -207,19 +214,21 @@ class JaxRuntime:
             for a in outs
         ]
 
-        def loss(model: Callable[[list[Any]], Sequence[Any]], chosen: Sequence[Any]) -> Any:
+        def loss(model: Callable[[list[Any]], Sequence[Any]], chosen: Sequence[Any], along: Sequence[Any]) -> Any:
             whole = list(values)
             for place, value in zip(moving, chosen, strict=True):
                 whole[place] = value
-            pairs = zip(model(whole), probes, strict=True)
-            return sum(jnp.sum(jnp.real(e) * jnp.asarray(c, jnp.float32)) for e, c in pairs if c is not None)
+            pairs = zip(model(whole), along, strict=True)
+            return sum(jnp.sum(jnp.real(e) * c) for e, c in pairs if c is not None)
 
-        start = [values[i] for i in moving]
-        try:
-            found = jax.jit(jax.grad(partial(loss, self._model)))(start)
-        except (ValueError, TypeError):
-            found = jax.jit(jax.grad(partial(loss, self._flat)))(start)
-        return {slots[i].name: widened(g) for i, g in zip(moving, found, strict=True)}
+        start, back = [values[i] for i in moving], jax.jit(jax.grad(partial(loss, self._model)))
+        for along in _rows(probes, count):
+            try:
+                found = back(start, along)
+            except (ValueError, TypeError):
+                back = jax.jit(jax.grad(partial(loss, self._flat)))
+                found = back(start, along)
+            yield {slots[i].name: widened(g) for i, g in zip(moving, found, strict=True)}
 
     def _model(self, values: list[Any]) -> Sequence[Any]:
         """Outputs of the model itself on all leaves."""
@@ -234,6 +243,22 @@ class JaxRuntime:
         env = dict(zip(flat.inputs, values, strict=True))
         evaluate(flat, flat.steps, env)
         return [env[v] if v in env else as_jax(flat.known[v]) for v in flat.outputs]
+
+
+def _rows(probes: Sequence[Any], count: int | None) -> Iterator[list[Any]]:
+    """The probes of all samples, or those of one sample after the other with the rest at zero."""
+    if count is None:
+        yield [None if c is None else jnp.asarray(c, jnp.float32) for c in probes]
+        return
+    batched = [None if c is None or c.ndim == 0 else c for c in probes]
+    for i in range(
+        min([count, *(len(c) for c in batched if c is not None)]) if any(c is not None for c in batched) else 0
+    ):
+        kept = [
+            None if c is None else np.where(np.arange(len(c)).reshape(-1, *[1] * (c.ndim - 1)) == i, c, 0.0)
+            for c in batched
+        ]
+        yield [None if c is None else jnp.asarray(c, jnp.float32) for c in kept]
 
 
 def _shown(env: dict[int, Any], var: int, watched: Mapping[int, list[Seen]], visit: Visit) -> None:

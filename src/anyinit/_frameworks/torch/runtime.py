@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +200,15 @@ class TorchRuntime:
 
     def gradients(self, weights: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
         """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed`` or 1, by parameter name."""
+        return next(self._gradients(weights, seed, None), {})
+
+    def sample_gradients(self, weights: Mapping[str, Array], seed: int, count: int) -> Iterator[dict[str, Array]]:
+        """As :meth:`gradients`, for one sample (first axis of the outputs) after the other, ``count`` at most."""
+        return self._gradients(weights, seed, count)
+
+    def _gradients(
+        self, weights: Mapping[str, Array], seed: int | None, count: int | None
+    ) -> Iterator[dict[str, Array]]:
         import torch
 
         from anyinit._frameworks.torch.memory import to_numpy
@@ -208,6 +217,7 @@ class TorchRuntime:
 
         rec = self.recording()
         generator = None if seed is None else torch.Generator().manual_seed(seed)
+        found: list[dict[str, Array]] = []
         with ExitStack() as stack, torch.enable_grad():
             used = self._prepare(stack, weights, rec)
             named = [(n, p) for n, p in used.items() if p.requires_grad]
@@ -215,16 +225,21 @@ class TorchRuntime:
             result = self._call(self._inputs.real())
             outs = [t for t in flatten(result) if t.requires_grad]
             if not outs or not named:
-                return {}
-            loss = torch.stack([_weighted(t, generator) for t in outs]).sum()
-            try:
-                grads = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
-            except RuntimeError as error:
-                raise TraceError(
-                    f"The output of the model could not be differentiated: {error}", value=type(self.model).__name__,
-                    remedy="Check that a training step of this model works.",
-                ) from error  # fmt: skip
-        return {n: to_numpy(g.to_dense()) for (n, _), g in zip(named, grads, strict=True) if g is not None}
+                return
+            products = [_weighted(t, generator) for t in outs]
+            for loss in _losses(products, count):
+                try:
+                    grads = torch.autograd.grad(
+                        loss, [p for _, p in named], allow_unused=True, retain_graph=count is not None
+                    )
+                except RuntimeError as error:
+                    raise TraceError(
+                        f"The output of the model could not be differentiated: {error}",
+                        value=type(self.model).__name__, remedy="Check that a training step of this model works.",
+                    ) from error  # fmt: skip
+                pairs = zip(named, grads, strict=True)
+                found.append({n: to_numpy(g.to_dense()) for (n, _), g in pairs if g is not None})
+        yield from found
 
     def _call(self, tree: Any) -> Any:
         """The model on real numbers; types that do not fit show here first, since recording needs no numbers."""
@@ -249,7 +264,7 @@ class TorchRuntime:
 
 
 def _weighted(out: Tensor, generator: Any) -> Tensor:
-    """``Re sum(out * c)`` in float32 or wider."""
+    """``Re out * c`` in float32 or wider."""
     import torch
 
     wide = (
@@ -258,11 +273,22 @@ def _weighted(out: Tensor, generator: Any) -> Tensor:
         else out.to(torch.complex64 if out.is_complex() else torch.float32)
     )
     if generator is None:
-        total = wide.sum()
-        return total.real if total.is_complex() else total
+        return wide.real if wide.is_complex() else wide
     c = torch.randn(out.shape, generator=generator, dtype=torch.complex64 if out.is_complex() else torch.float32)
-    product = (wide * c.to(out.device, wide.dtype)).sum()
+    product = wide * c.to(out.device, wide.dtype)
     return product.real if product.is_complex() else product
+
+
+def _losses(products: list[Tensor], count: int | None) -> Iterator[Tensor]:
+    """The sum of all, or that of each sample."""
+    import torch
+
+    if count is None:
+        yield torch.stack([p.sum() for p in products]).sum()
+        return
+    batched = [p for p in products if p.ndim > 0]
+    for i in range(min([count, *(len(p) for p in batched)]) if batched else 0):
+        yield torch.stack([p[i].sum() for p in batched]).sum()
 
 
 def runs_without_data(model: nn.Module, batch: Tensor) -> bool:
