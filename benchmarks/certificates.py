@@ -96,7 +96,7 @@ def table(found: list[dict[str, Any]], score: dict[tuple[str, str], float]) -> l
         "mean score",
         "of these halfway",
     ]
-    return training._grid(head, body)
+    return training.grid(head, body)
 
 
 def _side(marks: list[float], *, below: bool) -> list[str]:

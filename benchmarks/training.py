@@ -27,7 +27,8 @@ DATA = HERE.parent / "docs" / "data" / "training.jsonl"
 RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 GRID = (3, 4, 5)  # places on the ladder that are always tried
 TIE = 1.1  # losses within this factor of the best count as equal to it
-NAMES = ("default", "xavier", "orthogonal", "orthogonal bias", "he", "lsuv", "anyinit", "anyinit unit")
+NAMES = ("default", "xavier", "orthogonal", "he", "lsuv", "anyinit", "anyinit unit")
+EXTRA = ("orthogonal bias",)  # can be trained as well; not on the page
 OURS = ("anyinit", "anyinit unit")
 WORDS = {
     "default": "the model's own default",
@@ -211,7 +212,7 @@ def summary(rows: list[Row]) -> list[str]:
          f"{sum(equal(table[t, c], best(table, t)) for t in tasks)}", f"{score(table, constants, c):.3f}"]
         for c in NAMES
     ]  # fmt: skip
-    return _grid(["starting point", "rank", f"at the top, of {len(tasks)}", "score"], body)
+    return grid(["starting point", "rank", f"at the top, of {len(tasks)}", "score"], body)
 
 
 def page(rows: list[Row]) -> str:
@@ -249,15 +250,22 @@ def page(rows: list[Row]) -> str:
             "Uncapped medians; bold: within the tie margin of the best. The last column is the loss of the best",
             "constant prediction.",
             "",
-            *_grid(["task", *NAMES, "constant"], losses),
+            *grid(["task", *NAMES, "constant"], losses),
             "",
             "## Where AnyInit wins and where it does not",
             "",
             *_verdicts(table, tasks),
             "",
+            "## Certificates",
+            "",
+            "What `certify=True` measures, at every starting point above: do those that pass train, and those that fail",
+            "not? *Halfway*: a score of 0.5. Scores and lines rest on the same runs. Written by `benchmarks/certificates.py`.",
+            "",
+            *_certificates(rows),
+            "",
             "## Tasks and learning rates",
             "",
-            *_grid(["task", "model and data", "steps", *NAMES], rates),
+            *grid(["task", "model and data", "steps", *NAMES], rates),
             "",
             "Read these tables with care: the runs are short, the networks small, several are deeper than anybody",
             "would build without normalization (which is the point), and the constants of the default policy",
@@ -267,6 +275,12 @@ def page(rows: list[Row]) -> str:
             "",
         ]
     )
+
+
+def _certificates(rows: list[Row]) -> list[str]:
+    import certificates
+
+    return certificates.table(read(certificates.DATA), certificates.scores(rows))
 
 
 def _verdicts(table: Cells, tasks: list[str]) -> list[str]:
@@ -297,7 +311,7 @@ def _cell(loss: float, top: float) -> str:
     return f"**{_short(loss)}**" if equal(loss, top) else _short(loss)
 
 
-def _grid(head: list[str], body: list[list[str]]) -> list[str]:
+def grid(head: list[str], body: list[list[str]]) -> list[str]:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
     return ["| " + " | ".join(line) + " |" for line in lines]
 
@@ -306,7 +320,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="file of JSON lines to write and to resume from")
-    parser.add_argument("--contenders", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--contenders", nargs="+", choices=(*NAMES, *EXTRA), default=NAMES)
     parser.add_argument("--tasks", nargs="+", default=(), help="names of tasks; all without it")
     parser.add_argument("--data", type=Path, default=DATA, help="finished runs for --page")
     parser.add_argument("--page", type=Path, help="write the results page here instead of training")
