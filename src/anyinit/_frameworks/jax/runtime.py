@@ -201,7 +201,9 @@ class JaxRuntime:
         """As :meth:`gradients`, for one sample (first axis of the outputs) after the other, ``count`` at most."""
         return self._gradients(weights, seed, count)
 
-    def _gradients(self, weights: Mapping[str, Array], seed: int, count: int | None) -> Iterator[dict[str, Array]]:
+    def _gradients(
+        self, weights: Mapping[str, Array], seed: int | None, count: int | None
+    ) -> Iterator[dict[str, Array]]:
         recording, values = self._recorded(), list(map(as_jax, self._arguments(weights)))
         slots, flat = self._program.slots, recording.flat
         moving = [i for i, s in enumerate(slots) if s.role == PARAM and s.name not in recording.graph.unused]
