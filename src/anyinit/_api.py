@@ -277,7 +277,7 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
     own = options.scheme is None  # whether the solver decides, or a scheme
     solver = Solver(
         graph, walk, reader(lambda n: stock[n] if n in stock else runtime.read([n])[n], fixed, shapes), kept=held,
-        share=own and options.residual != "none", distribution=options.distribution,
+        share=own and options.residual != "none", distribution=options.distribution, roles=dict(options.roles),
         auto=own and options.target == "auto", mirror=own and options.mirror, target=options.level, override=override,
         factor=lambda name: options.gain(name, *aliases.get(name, ())),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 from anyinit.errors import ConfigError, near
 
@@ -24,6 +24,7 @@ SCHEMES = (
     "orthogonal", "lsuv", "framework", "gpt2",
 )  # fmt: skip
 NUMBERED = ("constant", "normal")
+ROLES = ("weight", "shared weight", "recurrent", "tied table", "table", "position table", "position", "token")
 OVERRIDES = ("distribution", "std", "value")
 SEED_LIMIT = 2**64
 
@@ -40,7 +41,8 @@ class Options:
     target: ``unit`` asks for a second moment of 1 after every activation, ``level`` (the caller gave a number) for
         ``level``; ``auto`` leaves the choice to the solver.
     mirror: whether plain chains may be drawn in sign pairs.
-    distribution: of the entries of a weight; ``auto`` chooses per weight.
+    distribution: of the entries of a weight; ``auto`` chooses per weight. A dictionary from roles (``weight``,
+        ``recurrent``, ``table`` and so on) chooses for these alone. roles: that choice.
     residual: ``share`` gives each of the N branches of a stream 1/N of its second moment, ``none`` treats a
         branch as any other layer, ``auto`` shares.
     scheme: a textbook scheme by name in place of the solver's choice; ``amount`` is the number given with it.
@@ -62,6 +64,7 @@ class Options:
     level: float = 1.0
     mirror: bool = True
     distribution: str = "auto"
+    roles: tuple[tuple[str, str], ...] = ()
     residual: str = "auto"
     scheme: str | None = None
     amount: float | None = None
@@ -168,7 +171,10 @@ def parse(
         target=named,
         level=level,
         mirror=mirror,
-        distribution=_one_of("distribution", distribution, DISTRIBUTIONS),
+        distribution="auto"
+        if isinstance(distribution, Mapping)
+        else _one_of("distribution", distribution, DISTRIBUTIONS),
+        roles=_by_role(cast("Mapping[Any, Any]", distribution)) if isinstance(distribution, Mapping) else (),
         residual=_one_of("residual", residual, RESIDUALS),
         scheme=textbook,
         amount=amount,
@@ -212,6 +218,14 @@ def resolve_seed(seed: Any) -> tuple[int, str]:
         return value % SEED_LIMIT, "from a JAX key"
     remedy = "Pass a non-negative integer, a torch.Generator, a JAX key, or None for fresh entropy."
     raise ConfigError("The seed is of no use.", value=f"{seed!r} ({type(seed).__name__})", remedy=remedy)
+
+
+def _by_role(chosen: Mapping[Any, Any]) -> tuple[tuple[str, str], ...]:
+    """Distributions by the role of a weight."""
+    return tuple(
+        (_one_of("a role in distribution", role, ROLES), _one_of("distribution", kind, DISTRIBUTIONS))
+        for role, kind in chosen.items()
+    )
 
 
 def _one_of(option: str, value: Any, known: Sequence[str]) -> str:

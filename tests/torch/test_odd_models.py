@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +225,55 @@ def test_gradients_of_a_single_number_are_simulated():
     torch.manual_seed(0)
     levels, grads = distances(Loss(), (torch.randn(16, 16), torch.randn(16, 16)))
     assert max(levels.values()) < 0.1 and max(grads.values()) < 0.2, (levels, grads)
+
+
+@dataclass
+class Record:
+    """A batch with names."""
+
+    image: torch.Tensor
+    more: list[dict[str, torch.Tensor]]
+    scale: float = 2.0
+
+
+class Recorded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(16, 8), nn.Linear(16, 8)
+
+    def forward(self, batch: Record) -> Record:
+        return Record(self.one(batch.image) * batch.scale, [{"z": self.two(batch.more[0]["y"])}])
+
+
+def test_data_classes_go_in_and_out():
+    batch = Record(torch.randn(8, 16), [{"y": torch.randn(8, 16)}])
+    report = anyinit.initialize(Recorded(), batch, seed=0)
+    assert report.counts["tensors"]["drawn"] == 2 and not report.unscaled
+    assert all(r.measured_output is not None and r.predicted_grad for r in report.layers)
+
+
+def test_a_lazy_model_whose_run_fails_stays_lazy():
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.LazyLinear(4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError(f"no such thing as {self.layer(x).shape}")
+
+    model = Broken()
+    with pytest.raises(anyinit.TraceError, match="no such thing"):
+        anyinit.initialize(model, torch.randn(2, 3))
+    assert isinstance(model.layer, nn.LazyLinear)
+    assert isinstance(model.layer.weight, nn.parameter.UninitializedParameter)
+
+
+def test_a_distribution_may_be_chosen_by_role():
+    model = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 4))
+    chosen = {"table": "uniform", "weight": "orthogonal"}
+    report = anyinit.initialize(model, torch.randint(0, 50, (4, 5)), seed=0, distribution=chosen)
+    kinds = {w.name: w.parts[0].draw.distribution for w in report.plan.weights}
+    assert kinds["0.weight"] == "uniform" and kinds["1.weight"] == "orthogonal"
+    assert float(model[0].weight.detach().abs().max()) <= 3**0.5 + 1e-6
+    with pytest.raises(anyinit.ConfigError, match="role"):
+        anyinit.plan(model, torch.randint(0, 50, (4, 5)), distribution={"tables": "uniform"})

@@ -64,6 +64,7 @@ class Solver:
     auto: bool = True
     mirror: bool = True
     distribution: str = "auto"
+    roles: dict[str, str] = field(default_factory=dict[str, str])
     decisions: dict[int, Decision] = field(default_factory=dict[int, Decision])
     head_levels: dict[int, float] = field(default_factory=dict[int, float])
     known: dict[int, float] = field(default_factory=dict[int, float])
@@ -237,6 +238,8 @@ class Solver:
         chosen = self.override(self.graph.leaves[decision.leaf].name).get("distribution")
         if chosen is not None:
             return str(chosen)
+        if self.roles.get(decision.role, "auto") != "auto":
+            return self.roles[decision.role]
         if decision.node is None or decision.role == "tied table":
             return "normal" if self.distribution in {"auto", "orthogonal"} else self.distribution
         if self.distribution != "auto":

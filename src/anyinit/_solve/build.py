@@ -144,6 +144,7 @@ def _reason(solver: Solver, i: int) -> tuple[str, bool]:
 def _table(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     shape = solver.graph.values[d.leaf].shape
     usual = "normal" if solver.distribution in {"auto", "orthogonal"} else solver.distribution
+    usual = usual if solver.roles.get(d.role, "auto") == "auto" else solver.roles[d.role]
     distribution = str(solver.override(solver.graph.leaves[d.leaf].name).get("distribution", usual))
     draw = Draw((), (), (0,) if shape else (), tuple(range(1, len(shape))), distribution, d.std, key=key)
     return Part(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,22 @@ def _walk(name: str, item: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(item, (list, tuple)):
         for i, part in enumerate(item):
             yield from _walk(f"{name}.{i}", part)
+    elif _record(item):
+        for f in fields(item):
+            yield from _walk(f"{name}.{f.name}", getattr(item, f.name))
+
+
+def _record(item: Any) -> bool:
+    """Whether it is an instance of a data class."""
+    return is_dataclass(item) and not isinstance(item, type)
+
+
+def _rebuilt(item: Any, fn: Callable[[Any], Any]) -> Any:
+    """The same record with every field passed through ``fn``; the caller's own is left as it is."""
+    twin = copy.copy(item)
+    for f in fields(item):
+        object.__setattr__(twin, f.name, fn(getattr(item, f.name)))
+    return twin
 
 
 def _map(tree: Any, fn: Callable[[Any], Any]) -> Any:
@@ -138,6 +155,8 @@ def _map(tree: Any, fn: Callable[[Any], Any]) -> Any:
         return {key: _map(item, fn) for key, item in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(_map(item, fn) for item in tree))
+    if _record(tree):
+        return _rebuilt(tree, lambda item: _map(item, fn))
     return type(tree)(_map(item, fn) for item in tree) if isinstance(tree, (list, tuple)) else tree
 
 
@@ -244,7 +263,9 @@ def _read(spec: Any, make: _Make) -> Any:
         return type(spec)(*(_read(item, make) for item in spec))
     if isinstance(spec, (list, tuple)):
         return type(spec)(_read(item, make) for item in spec)
-    if spec is None or isinstance(spec, (bool, int, float, str)) or is_dataclass(spec):
+    if _record(spec):
+        return _rebuilt(spec, lambda item: _read(item, make))
+    if spec is None or isinstance(spec, (bool, int, float, str)):
         return spec
     if isinstance(spec, torch.utils.data.DataLoader):
         return _read(next(iter(spec)), make)
