@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from anyinit import _options
 from anyinit._core.profile import activation_profile, gain
@@ -17,7 +17,7 @@ from anyinit._graph.rewrite import canonical
 from anyinit._health.measure import Optimizer, measure
 from anyinit._health.view import Diagnosis
 from anyinit._options import Options
-from anyinit._solve import certify, correct, simulate
+from anyinit._solve import certify, correct, simulate, study
 from anyinit._solve.analytic import Solver
 from anyinit._solve.apply import materialize, rematerialize
 from anyinit._solve.build import build
@@ -27,6 +27,7 @@ from anyinit._solve.propagate import Walk
 from anyinit._solve.schemes import Schemes
 from anyinit.errors import AnyInitError, BackendNotFoundError, BackendUnavailableError, ConfigError, PlanError
 from anyinit.report import Report
+from anyinit.report.propagation import Propagation
 
 BACKENDS = {
     "keras": "anyinit._frameworks.keras.runtime",
@@ -182,6 +183,71 @@ def diagnose(
             "loss returned something else than one number.", remedy="Return a scalar, a mean over the batch."
         )
     return Diagnosis.of(facts)
+
+
+def propagate(
+    target: Any, input_spec: Any = None, *, gain: Any = "std", width: int = 1000, depth: int = 100, pairs: int = 3,
+    seed: int = 0, params: Any = None, forward: Any = None,
+) -> Propagation:  # fmt: skip
+    """Norm and angle of pairs of inputs after every layer, measured and predicted.
+
+    Args:
+        target: an activation (name or function; see :func:`activation_profile`), a list of them, a mapping of titles
+            to them, or a model.
+        input_spec: for a model, a batch (samples 0 and 1, 2 and 3, ... are the pairs) or a shape, as in
+            :func:`initialize`. Its weights stay as they are and are taken as given.
+        gain: for an activation, the factor on it: ``std``, ``rms``, ``grad`` (see :meth:`Profile.gain`) or a number,
+            in a net of independent Gaussian weights of variance ``1 / width``; or ``anyinit``: the net as this library
+            initializes it. A mapping gives each target of a list or mapping its own.
+        width, depth, pairs, seed: of the net built around an activation.
+        params, forward: for a model, as in :func:`initialize`.
+
+    Returns:
+        Curves with arrays of shape (layer, pair); ``print`` shows the ends, ``.plot()`` draws them. For the ``anyinit``
+        net and for models the predictions are one column: of the first pair, or of the mean over all pairs of samples.
+
+    Raises:
+        ConfigError: an argument is unusable.
+        TraceError, BackendNotFoundError: as :func:`initialize`.
+    """
+    if input_spec is None and isinstance(target, (str, list, tuple, Mapping)):
+        named = target if isinstance(target, Mapping) else target if isinstance(target, (list, tuple)) else [target]
+        if isinstance(gain, Mapping) and (missing := [f for f in named if f not in gain]):
+            raise ConfigError("A net has no gain", value=missing[0], remedy="Name every target in gain.")
+        for name, value in (("width", width), ("depth", depth), ("pairs", pairs)):
+            if value < 1:
+                raise ConfigError(f"The {name} of the net is at least one", value=value)
+        return Propagation(
+            [
+                _studied(f, gain[f] if isinstance(gain, Mapping) else gain, width, depth, pairs, seed, named)
+                for f in named
+            ]
+        )
+    if input_spec is None and callable(target) and not _is_model(target):
+        return Propagation([_studied(target, gain, width, depth, pairs, seed, [])])
+    extra = {} if forward is None else {"forward": forward}
+    checked, spec = _parsed(input_spec, "analytic", {"skip": "*", **extra})
+    session = _open(target, spec, params, checked)
+    return Propagation([study.of_model(session.solver, session.runtime, type(target).__name__)])
+
+
+def _is_model(target: Any) -> bool:
+    """Whether a framework that is loaded takes this for a model."""
+    try:
+        _backend(target)
+    except (BackendNotFoundError, BackendUnavailableError):
+        return False
+    return True
+
+
+def _studied(key: Any, factor: Any, width: int, depth: int, pairs: int, seed: int, named: Any) -> study.Curves:
+    profile = activation_profile(named[key] if isinstance(named, Mapping) else key)
+    if factor == "anyinit":
+        curves = study.solved_net(profile, width, depth, pairs, seed)
+    else:
+        number = profile.gain(cast(Any, factor)) if isinstance(factor, str) else float(factor)
+        curves = study.gaussian_net(profile, number, width, depth, pairs, seed)
+    return replace(curves, title=str(key)) if isinstance(named, Mapping) else curves
 
 
 def known_backends() -> tuple[str, ...]:
@@ -380,6 +446,6 @@ def _report(session: _Session, planned: Plan, model: Any) -> Report:
 
 __all__ = [
     "AnyInitError", "activation_profile", "apply", "available_backends", "diagnose", "gain", "initialize",
-    "initialize_params", "initialized", "known_backends", "plan", "register_activation", "registered_activations",
-    "unregister_activation",
+    "initialize_params", "initialized", "known_backends", "plan", "propagate", "register_activation",
+    "registered_activations", "unregister_activation",
 ]  # fmt: skip
