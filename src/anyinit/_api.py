@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from anyinit import _options
 from anyinit._core.profile import activation_profile, gain
@@ -219,12 +219,12 @@ def propagate(
                 raise ConfigError(f"The {name} of the net is at least one", value=value)
         return Propagation(
             [
-                _studied(f, gain[f] if isinstance(gain, Mapping) else gain, width, depth, pairs, seed, named)
+                study.studied(f, gain[f] if isinstance(gain, Mapping) else gain, width, depth, pairs, seed, named)
                 for f in named
             ]
         )
     if input_spec is None and callable(target) and not _is_model(target):
-        return Propagation([_studied(target, gain, width, depth, pairs, seed, [])])
+        return Propagation([study.studied(target, gain, width, depth, pairs, seed, [])])
     extra = {} if forward is None else {"forward": forward}
     checked, spec = _parsed(input_spec, "analytic", {"skip": "*", **extra})
     session = _open(target, spec, params, checked)
@@ -238,16 +238,6 @@ def _is_model(target: Any) -> bool:
     except (BackendNotFoundError, BackendUnavailableError):
         return False
     return True
-
-
-def _studied(key: Any, factor: Any, width: int, depth: int, pairs: int, seed: int, named: Any) -> study.Curves:
-    profile = activation_profile(named[key] if isinstance(named, Mapping) else key)
-    if factor == "anyinit":
-        curves = study.solved_net(profile, width, depth, pairs, seed)
-    else:
-        number = profile.gain(cast(Any, factor)) if isinstance(factor, str) else float(factor)
-        curves = study.gaussian_net(profile, number, width, depth, pairs, seed)
-    return replace(curves, title=str(key)) if isinstance(named, Mapping) else curves
 
 
 def known_backends() -> tuple[str, ...]:

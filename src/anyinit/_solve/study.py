@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anyinit._core.pointwise import FUNCTIONS
-from anyinit._core.profile import Profile
+from anyinit._core.profile import Profile, activation_profile
 from anyinit._graph.graph import Builder, Leaf
 from anyinit._graph.ops import Contract, Pointwise
 from anyinit._graph.rewrite import canonical
@@ -54,6 +54,17 @@ def _measure(h: Any) -> tuple[Array, Array]:
     norms = np.linalg.norm(x, axis=2)
     with np.errstate(all="ignore"):
         return norms.mean(axis=1), np.sum(x[:, 0] * x[:, 1], axis=1) / (norms[:, 0] * norms[:, 1])
+
+
+def studied(key: Any, factor: Any, width: int, depth: int, pairs: int, seed: int, named: Any) -> Curves:
+    """The curves of one activation under ``factor``, a number, a convention for gains or ``anyinit``."""
+    profile = activation_profile(named[key] if isinstance(named, Mapping) else key)
+    if factor == "anyinit":
+        curves = solved_net(profile, width, depth, pairs, seed)
+    else:
+        number = profile.gain(cast(Any, factor)) if isinstance(factor, str) else float(factor)
+        curves = gaussian_net(profile, number, width, depth, pairs, seed)
+    return replace(curves, title=str(key)) if isinstance(named, Mapping) else curves
 
 
 def inputs(pairs: int, rng: np.random.Generator) -> Array:
