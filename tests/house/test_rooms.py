@@ -27,6 +27,7 @@ MAY_IMPORT = {
 MAY_IMPORT["_api"] = {*MAY_IMPORT}
 MAY_IMPORT["__init__"] = {*MAY_IMPORT}
 MAY_IMPORT["cli"] = {"__init__", "errors"}
+MAY_IMPORT["jax"] = {"_frameworks"}
 MAY_IMPORT["testing"] = {*MAY_IMPORT}
 
 EVERYWHERE = {"numpy", "scipy"}
