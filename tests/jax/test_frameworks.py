@@ -343,3 +343,18 @@ def test_half_types_are_read_as_float32_and_written_to_the_nearest():
     read = runtime.read(["w"])["w"]
     assert read.dtype == np.float32
     assert set(read.ravel()) == {1 + 1 / 128}
+
+
+def test_a_haiku_function_without_a_key_is_initialized_like_one_with():
+    x = np.ones((8, 5), np.float32)
+    import haiku
+
+    import anyinit
+
+    with_key = haiku.transform(lambda x: haiku.nets.MLP([16, 3])(x))
+    without = haiku.without_apply_rng(with_key)
+    params = with_key.init(jax.random.key(0), x)
+    one, _ = anyinit.initialize_params(with_key, params, x, seed=0)
+    two, _ = anyinit.initialize_params(without, params, x, seed=0)
+    assert jax.tree_util.tree_all(jax.tree_util.tree_map(np.array_equal, one, two))
+    assert without.apply(two, x).shape == (8, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +11,11 @@ import jax
 
 from anyinit._frameworks.jax.inputs import Batch
 from anyinit._frameworks.jax.program import BUFFER, PARAM, Program, tree_program
+
+
+def _takes_key(apply: Callable[..., Any]) -> bool:
+    """Whether a transformed function wants a key; ``without_apply_rng`` takes that argument away."""
+    return any(name in inspect.signature(apply).parameters for name in ("rng", "rng_key", "key"))
 
 
 def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] | None) -> Program:
@@ -23,8 +29,10 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
         fresh = jax.eval_shape(model.init, key, *args, **kwargs)
         params = fresh if params is None else (params, fresh[1])
 
+    noise = (key,) if _takes_key(model.apply) else ()
+
     def run(tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        apply = partial(model.apply, *tree, key) if stateful else partial(model.apply, tree, key)
+        apply = partial(model.apply, *(tree if stateful else (tree,)), *noise)
         call = (lambda *a, **k: apply(*a, **k)[0]) if stateful else apply
         return call(*args, **kwargs) if forward is None else forward(call, *args, **kwargs)
 
