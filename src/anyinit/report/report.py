@@ -108,10 +108,13 @@ class Report:
             raise UnhealthyError(f"{len(found)} finding{'s' if len(found) > 1 else ''}:\n{listed}")
 
     def explain(self, name: str) -> str:
-        """In words: how a parameter was set and what was expected of it.
+        """In words: how a parameter, or every parameter of a module, was set and what was expected of it.
+
+        Args:
+            name: of a parameter (``"2.weight"``) or of a module (``"2"``, ``"blocks.3.mlp.fc2"``).
 
         Raises:
-            ConfigError: if no parameter has this name; near matches are named.
+            ConfigError: if no parameter or module has this name; near matches are named.
         """
         for record in self.parameters:
             if name in (record.name, *record.aliases):
@@ -120,6 +123,8 @@ class Report:
             if entry.name == name:
                 return f"{name} is not set: {entry.reason}"
         known = [r.name for r in self.parameters] + [u.name for u in self.unscaled]
+        if inside := [n for n in known if n.startswith(name + ".")]:
+            return "\n\n".join(self.explain(n) for n in inside)
         raise ConfigError("No parameter has this name.", value=repr(name), remedy=near(name, known, limit=12))
 
     def to_text(self, *, compact: bool = True) -> str:
