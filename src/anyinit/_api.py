@@ -98,13 +98,29 @@ def initialize(
 
 
 def initialized(model: Any, input_spec: Any = None, mode: Any = "analytic", **options: Any) -> tuple[Any, Report]:
-    """As :func:`initialize`, on a copy: ``(new model or params, report)``, as ``sorted`` is to ``list.sort``."""
-    import copy
+    """As :func:`initialize`, on a copy: ``(new model or params, report)``, as ``sorted`` is to ``list.sort``.
 
-    if _backend(model)[0] == "torch":
-        model = copy.deepcopy(model)
+    Raises:
+        ConfigError: a model that holds its variables cannot be copied. Else as :func:`initialize`.
+    """
+    if _backend(model)[0] != "jax":
+        model = _copy(model)
     report = initialize(model, input_spec, mode, **options)
     return (report.params if report.params is not None else report.model), report
+
+
+def _copy(model: Any) -> Any:
+    """A copy that shares no variable with the model."""
+    import copy
+
+    try:
+        return copy.deepcopy(model)
+    except Exception as cause:
+        raise ConfigError(
+            "The model cannot be copied",
+            value=f"{type(model).__name__}: {(str(cause).strip() or type(cause).__name__).splitlines()[0]}",
+            remedy="Call initialize, which changes it in place, or make it copyable (Keras: get_config).",
+        ) from cause
 
 
 def initialize_params(

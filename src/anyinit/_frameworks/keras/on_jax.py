@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import keras
 from jax.tree_util import tree_map
 
@@ -17,7 +18,7 @@ from anyinit._frameworks.keras.variables import named
 
 def runtime(model: Any, spec: Any, forward: Callable[..., Any] | None) -> JaxRuntime:
     """The runtime of a Keras model on JAX."""
-    batch = parse(spec)
+    batch = parse(keras.tree.map_structure(_abstract, spec) if _symbolic(spec) else spec)
     args, kwargs = tree_map(lambda x: keras.KerasTensor(x.shape, dtype=str(x.dtype)), (batch.args, batch.kwargs))
     calling.build(model, args, kwargs, lambda: batch.synthetic({}))
     held, run = named(model), calling.runner(model, forward)
@@ -34,3 +35,12 @@ def runtime(model: Any, spec: Any, forward: Callable[..., Any] | None) -> JaxRun
 
     slots = [Slot(n.name, n.variable.value, n.role, trainable=n.trainable) for n in held]
     return JaxRuntime(Program(call, slots, rebuild, apart=False), batch)
+
+
+def _symbolic(spec: Any) -> bool:
+    return any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(spec))
+
+
+def _abstract(x: Any) -> Any:
+    """A Keras tensor as JAX's own stand-in for shape and type."""
+    return jax.ShapeDtypeStruct(tuple(x.shape), x.dtype) if isinstance(x, keras.KerasTensor) else x
