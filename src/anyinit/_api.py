@@ -103,7 +103,13 @@ def initialized(model: Any, input_spec: Any = None, mode: Any = "analytic", **op
     Raises:
         ConfigError: a model that holds its variables cannot be copied. Else as :func:`initialize`.
     """
-    if _backend(model)[0] != "jax":
+    backend = _backend(model)[0]
+    if backend == "tensorflow" and not hasattr(model, "trainable_variables"):
+        raise ConfigError(
+            "The variables of a tf.function are not its own and cannot be copied with it",
+            value=type(model).__name__, remedy="Pass the tf.Module that owns them, or call initialize.",
+        )  # fmt: skip
+    if backend != "jax":
         model = _copy(model)
     report = initialize(model, input_spec, mode, **options)
     return (report.params if report.params is not None else report.model), report
