@@ -12,6 +12,7 @@ from typing import Any
 from anyinit import _options
 from anyinit._core.profile import activation_profile, gain
 from anyinit._core.registry import register_activation, registered_activations, unregister_activation
+from anyinit._frameworks.copies import copied
 from anyinit._graph.graph import Graph
 from anyinit._graph.rewrite import canonical
 from anyinit._health.measure import Optimizer, measure
@@ -103,30 +104,9 @@ def initialized(model: Any, input_spec: Any = None, mode: Any = "analytic", **op
     Raises:
         ConfigError: a model that holds its variables cannot be copied. Else as :func:`initialize`.
     """
-    backend = _backend(model)[0]
-    if backend == "tensorflow" and not hasattr(model, "trainable_variables"):
-        raise ConfigError(
-            "The variables of a tf.function are not its own and cannot be copied with it",
-            value=type(model).__name__, remedy="Pass the tf.Module that owns them, or call initialize.",
-        )  # fmt: skip
-    if backend != "jax":
-        model = _copy(model)
+    model = copied(model, _backend(model)[0])
     report = initialize(model, input_spec, mode, **options)
     return (report.params if report.params is not None else report.model), report
-
-
-def _copy(model: Any) -> Any:
-    """A copy that shares no variable with the model."""
-    import copy
-
-    try:
-        return copy.deepcopy(model)
-    except Exception as cause:
-        raise ConfigError(
-            "The model cannot be copied",
-            value=f"{type(model).__name__}: {(str(cause).strip() or type(cause).__name__).splitlines()[0]}",
-            remedy="Call initialize, which changes it in place, or make it copyable (Keras: get_config).",
-        ) from cause
 
 
 def initialize_params(
