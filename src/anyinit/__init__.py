@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         registered_activations,
         unregister_activation,
     )
+    from anyinit._entries import init_
     from anyinit._health.view import Diagnosis
     from anyinit._solve.plan import Plan
     from anyinit.errors import (
@@ -56,6 +57,7 @@ __all__ = [
     "registered_activations",
     "activation_profile",
     "gain",
+    "init_",
     "available_backends",
     "known_backends",
     "Plan",
@@ -72,7 +74,12 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {"Plan": "anyinit._solve.plan", "Report": "anyinit.report", "Diagnosis": "anyinit._health.view"}
+_HOMES = {
+    "init_": "anyinit._entries",
+    "Plan": "anyinit._solve.plan",
+    "Report": "anyinit.report",
+    "Diagnosis": "anyinit._health.view",
+}
 
 
 def __getattr__(name: str) -> Any:
