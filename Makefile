@@ -6,7 +6,7 @@ PYTEST_ARGS ?= -n auto
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch test-jax test-tf test-vision lint typecheck docs docs-serve check-all zoo speed format clean
+.PHONY: zoo-vision help demo test test-torch test-jax test-tf test-vision lint typecheck docs docs-serve check-all zoo speed format clean
 
 BIN := .venv/bin
 TEST_ENV := OMP_NUM_THREADS=1
@@ -98,6 +98,10 @@ speed: .venv/.dev .venv-peer/.dev ## time a call, beside published anyinit 0.4.0
 zoo: .venv/.dev ## place and predict a zoo of models, one line each
 	@echo "==> benchmarks/zoo.py"
 	@$(BIN)/python benchmarks/zoo.py
+
+zoo-vision: .venv/.dev ## the same for light shapes of vision models
+	@echo "==> benchmarks/zoo.py --file benchmarks/models_vision.py"
+	@$(TEST_ENV) $(BIN)/python benchmarks/zoo.py --file benchmarks/models_vision.py
 
 clean: ## remove environments and everything generated
 	rm -rf .venv .venv-jax .venv-tf .venv-vision .venv-docs .venv-peer examples/out site .pytest_cache .ruff_cache .hypothesis build dist
