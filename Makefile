@@ -6,7 +6,7 @@ PYTEST_ARGS ?= -n auto
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: zoo-vision help demo test test-torch test-jax test-tf test-vision lint typecheck docs docs-serve check-all zoo speed format clean
+.PHONY: help demo test test-torch test-jax test-tf test-vision lint typecheck docs docs-serve check-all zoo zoo-vision speed format clean
 
 BIN := .venv/bin
 TEST_ENV := OMP_NUM_THREADS=1
