@@ -16,8 +16,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import training
 
 HERE = Path(__file__).parent
@@ -27,6 +25,8 @@ HALFWAY = 0.5
 
 def starts(out: Path) -> None:
     """Certificates of every task and contender, first seed."""
+    import torch
+
     from anyinit._frameworks.torch.runtime import open_model
     from anyinit._graph.rewrite import canonical
     from anyinit._solve.certify import measure
