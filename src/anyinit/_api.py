@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from anyinit import _options
@@ -132,9 +133,7 @@ def apply(planned: Plan, model: Any, input_spec: Any = None, *, params: Any = No
     Raises:
         PlanError: a planned parameter is missing or has another shape.
     """
-    runtime = _backend(model)[1].open_model(
-        model, input_spec if input_spec is not None else (), **({} if params is None else {"params": params})
-    )
+    runtime = _runtime(model, input_spec if input_spec is not None else (), params)
     shapes = {name: shape for name, _, shape, _, _ in runtime.parameters()}
     for w in planned.weights:
         if shapes.get(w.name) != w.shape:
@@ -175,9 +174,7 @@ def diagnose(
     step = _options.optimizer(optimizer)
     if loss is not None and not callable(loss):
         raise ConfigError("loss is not callable.", value=loss, remedy="Pass a function loss(model, batch).")
-    runtime = _backend(model)[1].open_model(
-        model, batch, forward=loss, **({} if params is None else {"params": params})
-    )
+    runtime = _runtime(model, batch, params, loss)
     graph = canonical(runtime.record())
     facts = measure(runtime, graph, Optimizer(*step), loss=loss is not None)
     if loss is not None and facts.loss is None:
@@ -212,21 +209,9 @@ def propagate(
         ConfigError: an argument is unusable.
         TraceError, BackendNotFoundError: as :func:`initialize`.
     """
-    if input_spec is None and isinstance(target, (str, list, tuple, Mapping)):
-        named = target if isinstance(target, Mapping) else target if isinstance(target, (list, tuple)) else [target]
-        if isinstance(gain, Mapping) and (missing := [f for f in named if f not in gain]):
-            raise ConfigError("A net has no gain", value=missing[0], remedy="Name every target in gain.")
-        for name, value in (("width", width), ("depth", depth), ("pairs", pairs)):
-            if value < 1:
-                raise ConfigError(f"The {name} of the net is at least one", value=value)
-        return Propagation(
-            [
-                study.studied(f, gain[f] if isinstance(gain, Mapping) else gain, width, depth, pairs, seed, named)
-                for f in named
-            ]
-        )
-    if input_spec is None and callable(target) and not _is_model(target):
-        return Propagation([study.studied(target, gain, width, depth, pairs, seed, [])])
+    named = isinstance(target, (str, list, tuple, Mapping))
+    if input_spec is None and (named or (callable(target) and not _is_model(target))):
+        return Propagation(study.nets(target, gain, width, depth, pairs, seed))
     extra = {} if forward is None else {"forward": forward}
     checked, spec = _parsed(input_spec, "analytic", {"skip": "*", **extra})
     session = _open(target, spec, params, checked)
@@ -299,10 +284,13 @@ def _no_model(model: Any, missing: Iterable[str]) -> BackendNotFoundError:
     return BackendNotFoundError("This is no model of a supported framework", value=value, remedy=remedy + hint)
 
 
+def _runtime(model: Any, spec: Any, params: Any, forward: Any = None) -> Any:
+    """A model opened by its framework; only some of them know parameters that live apart."""
+    return _backend(model)[1].open_model(model, spec, forward=forward, **({} if params is None else {"params": params}))
+
+
 def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
-    _, module = _backend(model)
-    extra = {} if params is None else {"params": params}
-    runtime = module.open_model(model, spec, forward=options.forward, **extra)
+    runtime = _runtime(model, spec, params, options.forward)
     if options.mode == "empirical" and not runtime.batch_given:
         raise ConfigError(
             "Empirical mode measures on real data and got none",
@@ -357,14 +345,14 @@ def _override(
     graph: Graph, options: Options, aliases: Mapping[str, tuple[str, ...]]
 ) -> Callable[[str], dict[str, Any]]:
     """What wins over the solver for each parameter: the caller's fields, then a scheme, then a common bias."""
-    schemes = Schemes(graph)
+    schemes = cache(lambda: Schemes(graph))
     plain = biases(graph) if options.bias_value is not None else frozenset[str]()
     common: dict[str, Any] = {"distribution": "constant", "value": options.bias_value}
 
     def override(name: str) -> dict[str, Any]:
         own = options.override(name, *aliases.get(name, ()))
         scheme, amount = own.pop("scheme", options.scheme), own.pop("amount", options.amount)
-        base = schemes.fields(name, scheme, amount) if scheme else {}
+        base = schemes().fields(name, scheme, amount) if scheme else {}
         if own.keys() & {"distribution", "std", "value"}:
             base = {}
         return {**(common if name in plain else {}), **base, **own}

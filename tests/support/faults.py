@@ -102,6 +102,12 @@ def sparse(a: Arrays) -> None:
     a["w1"].reshape(-1)[[5, 700, 1500]] = 8.0
 
 
+def flat(a: Arrays) -> None:
+    """Arguments about seven, where the slope of tanh is 3e-6 and not yet rounded to zero."""
+    a["w1"] *= np.float32(0.1)
+    a["b1"].fill(7.0)
+
+
 def symmetric_pair(a: Arrays) -> None:
     """Equal rows, and behind them equal columns: nothing ever tells the units apart."""
     rows("w1")(a)
@@ -141,5 +147,6 @@ FAULTS = [
     Fault("logits far too large", times(30, LAST), "first loss", "output"),
     Fault("a step longer than the weight", times(1.0), "step too large", "w0", optimizer=("sgd", 1e4)),
     Fault("a step that rounds away", times(1.0), "step too small", "w0", optimizer=("adam", 1e-12)),
-    Fault("a gradient that vanishes on the way back", times(1e-3, "w1", "w2"), "vanishing signal", "w2", loss=False),
+    Fault("a gradient that dies in a flat layer", flat, "vanishing gradient", "w0", activation="tanh"),
+    Fault("branches that vanish, without a loss", times(1e-3, "w1", "w2"), "vanishing signal", "w2", loss=False),
 ]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -51,8 +55,10 @@ def test_the_same_network_without_a_fault_has_no_finding(activation: str):
     assert diagnosed(fault, planted=False).findings == ()
 
 
-def test_at_least_25_kinds_of_fault_are_planted_and_every_one_names_a_remedy():
+def test_at_least_25_faults_are_planted_as_many_as_the_page_says_and_every_one_names_a_remedy():
+    page = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text()
     assert len(FAULTS) >= 25
+    assert f"plants {len(FAULTS)} faults" in page
     for t in diagnosed(FAULTS[0], planted=True).findings:
         assert t.why.endswith(".")
         assert t.remedy.endswith(".")
@@ -93,6 +99,163 @@ def test_saturated_attention_is_found_and_sound_attention_is_not():
     x = torch.randn(8, 12, 32, generator=torch.Generator().manual_seed(1))
     assert anyinit.diagnose(Attention(1), x).healthy
     assert "attention saturated" in [t.kind for t in anyinit.diagnose(Attention(300), x).findings]
+
+
+class Averaged(nn.Module):
+    """Attention whose queries are all zero sees every token alike, and no path leads around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = Attention(0)
+        self.out = nn.Linear(32, 32)
+        nn.init.zeros_(self.attention.q.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.attention(x))
+
+
+def test_tokens_that_attention_averages_away_are_found():
+    x = torch.randn(8, 12, 32, generator=torch.Generator().manual_seed(1))
+    found = {t.kind: t.where for t in anyinit.diagnose(Averaged(), x).findings}
+    assert found["tokens alike"] == ("out.weight",)
+
+
+class Causal(Attention):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits = self.q(x) @ self.k(x).transpose(1, 2) / 32**0.5
+        hidden = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+        return torch.softmax(logits.masked_fill(hidden, -torch.inf), -1) @ self.v(x)
+
+
+def test_a_query_that_may_see_one_key_only_says_nothing_and_one_whose_others_underflow_does():
+    x = torch.randn(8, 12, 32, generator=torch.Generator().manual_seed(1))
+    (_, sound), (_, hot) = (anyinit.diagnose(Causal(s), x).facts.attention[0] for s in (1, 1e5))
+    assert sound > 0.7
+    assert hot < 1e-3
+
+
+def test_a_root_at_zero_is_found_in_the_gradient():
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.fc = nn.Linear(8, 8, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sqrt(self.fc(x).square())
+
+    x = torch.randn(16, 8)
+    x[3] = 0
+    found = anyinit.diagnose(Root(), x)
+    assert [t.kind for t in found.findings] == ["gradient not finite"]
+
+
+@pytest.mark.parametrize(
+    ("activation", "gated"),
+    [(nn.ReLU(), True), (lambda x: torch.clamp(x, min=0), True), (nn.GELU(), False), (nn.Tanh(), False)],
+)
+def test_whether_units_can_switch_off_is_read_from_the_function_and_not_from_its_name(activation: Any, gated: bool):
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.a, self.b = nn.Linear(8, 32), nn.Linear(32, 4)
+            nn.init.constant_(self.a.bias, 20.0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(activation(self.a(x)))
+
+    found = anyinit.diagnose(Net(), torch.randn(16, 8))
+    assert ("always on" in [t.kind for t in found.findings]) == gated
+    assert (found.facts.layers[0].always_on is not None) == gated
+
+
+@pytest.mark.parametrize("activation", [torch.sin, torch.cos, nn.SiLU(), nn.GELU()])
+def test_only_a_function_that_levels_off_on_both_sides_saturates(activation: Any):
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.a, self.b = nn.Linear(8, 32), nn.Linear(32, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(activation(self.a(x)))
+
+    assert anyinit.diagnose(Net(), torch.randn(16, 8)).facts.layers[0].saturated is None
+
+
+class Gated(nn.Module):
+    """A squeeze-and-excite gate is nearly the same for all samples; what it multiplies is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.gate, self.out = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 8)
+        with torch.no_grad():
+            self.gate.weight *= 1e-3
+            self.gate.bias.fill_(2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.relu(self.fc(x))
+        return self.out(h * torch.sigmoid(self.gate(h)))
+
+
+def test_a_gate_that_is_the_same_for_all_samples_is_no_fault():
+    found = anyinit.diagnose(Gated(), torch.randn(16, 64))
+    assert found.facts.layers[1].spread is not None
+    assert found.facts.layers[1].spread < 1e-4
+    assert found.healthy
+
+
+@pytest.mark.parametrize("kept", [0.0, 1.0])
+def test_a_branch_that_chance_switched_off_in_this_run_is_not_called_without_gradient(kept: float):
+    class Dropped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.branch, self.out = nn.Linear(16, 16), nn.Linear(16, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            noise = torch.empty(1, 1).bernoulli_(kept) / 0.8
+            return self.out(x + self.branch(x) * noise)
+
+    found = anyinit.diagnose(Dropped(), torch.randn(16, 16))
+    assert found.facts.weights[0].gradient_zeros == 1 - kept
+    assert found.healthy
+
+
+def test_a_head_that_starts_at_zero_forgets_nothing():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
+    nn.init.zeros_(net[2].weight)
+    nn.init.zeros_(net[2].bias)
+    assert anyinit.diagnose(net, torch.randn(16, 8)).healthy
+
+
+def test_a_model_without_memory_is_refused_with_the_next_step():
+    with torch.device("meta"):
+        net = nn.Linear(4, 4)
+    with pytest.raises(ConfigError, match="to_empty"):
+        anyinit.diagnose(net, (8, 4))
+
+
+def test_a_shape_stands_for_synthetic_samples():
+    assert anyinit.diagnose(nn.Linear(8, 4), (16, 8)).facts.samples == 16
+
+
+def test_the_healthy_values_beside_the_lines_on_the_page_are_those_of_unit_gaussians():
+    rng = np.random.default_rng(0)
+    page = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text()
+    logits = rng.standard_normal((20000, 16))
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert 0.845 < -np.mean(np.sum(p * np.log(p), axis=1)) / np.log(16) < 0.855
+    assert "unit logits over 16 keys have 85 %" in page
+    edge = np.arctanh(np.sqrt(1 - 0.05))
+    assert round(100 * math.erfc(edge / math.sqrt(2))) == 3
+    assert "a unit Gaussian into tanh has 3 %" in page
+    cost = [np.mean(np.log(np.mean(np.exp(s * rng.standard_normal((2000, 1000))), axis=1))) for s in (1, 2)]
+    assert cost == pytest.approx([0.5, 2.0], abs=0.1)
+    assert "unit logits cost 0.5, a level of 4 costs 2" in page
 
 
 def test_a_deep_stock_tanh_net_vanishes_and_the_default_call_keeps_it_sound():

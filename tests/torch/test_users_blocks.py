@@ -121,3 +121,45 @@ def test_a_language_model_with_transposed_weights_and_a_tied_head():
     assert stream[-1] / stream[0] < 3
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids.flip(1).flatten()).item()
     assert loss < math.log(300) + 1
+
+
+def test_tables_that_only_constants_look_up_have_draws_of_their_own():
+    """Two tables of relative places, read by numbers that the forward call closes over."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.fc = nn.Embedding(9, 4), nn.Embedding(9, 4), nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            places = torch.arange(9)
+            return self.fc(x) + self.one(places) * self.two(places)
+
+    net, x = Net(), torch.randn(9, 4)
+    report = anyinit.initialize(net, (), forward=lambda m, _: m(x), seed=0)
+    assert not torch.equal(net.one.weight, net.two.weight)
+    keys = [p.draw.key for w in report.plan.weights for p in w.parts if p.draw.std]
+    assert len(set(keys)) == len(keys)
+
+
+def test_attention_by_cosines_is_predicted_within_half_a_bit():
+    """Queries and keys divided by their own norms: what stands under the division is positive."""
+
+    class Cosine(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v, self.out = nn.Linear(48, 8), nn.Linear(48, 8), nn.Linear(48, 48), nn.Linear(48, 48)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k = (nn.functional.normalize(f(x), dim=-1) for f in (self.q, self.k))
+            return self.out(torch.softmax(10 * q @ k.transpose(1, 2), -1) @ self.v(x))
+
+    torch.manual_seed(0)
+    net = Cosine()
+    with torch.no_grad():
+        net.q.bias.normal_(0, 0.5)
+        net.k.bias.normal_(0, 0.5)
+    x = torch.randn(16, 24, 48, generator=torch.Generator().manual_seed(1))
+    draws = [anyinit.initialize(net, x, seed=s, bias="keep", correct="never").layers[-1] for s in range(8)]
+    measured = sum(layer.measured_output or math.nan for layer in draws) / len(draws)
+    assert abs(math.log2((draws[0].predicted_output or math.nan) / measured)) < 0.5

@@ -30,6 +30,10 @@ class Runtime(Protocol):
         """The caller's batch by the names of the input leaves; empty when only a shape was given."""
         ...
 
+    def inputs_used(self) -> dict[str, Array]:
+        """What ``run`` feeds, by the names of the input leaves: the batch, else synthetic input."""
+        ...
+
     def read(self, names: Collection[str]) -> dict[str, Array]:
         """Parameters by name, in their own type (bfloat16 and half widened to float32)."""
         ...

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 BINS = 41
 REACH = 4.0
-ENOUGH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class LayerFacts:
     spread: share of the level that differs between samples. tokens: between the tokens of a sample.
     dead, always_on: shares of units that are zero (never zero) for every sample, where the activation can be zero.
     saturated: share of entries where a bounded activation's slope is below 5 % of its largest.
-    rank: effective rank, the participation ratio of the eigenvalues of the units' second moments.
+    rank: effective rank of the units over the samples (Roy & Vetterli 2007).
     None where a quantity does not exist.
     """
 
@@ -77,9 +76,19 @@ class WeightFacts:
     outs: tuple[int, ...] = ()
 
     @property
-    def size_in(self) -> int:
-        """Entries along the axes that do not count outputs."""
-        return math.prod(n for axis, n in enumerate(self.shape) if axis not in self.outs)
+    def equal_rows(self) -> bool:
+        """Whether several outputs have the same weights."""
+        return any(axis in self.alike for axis in self.outs)
+
+    @property
+    def equal_columns(self) -> bool:
+        """Whether an output weighs all of several inputs alike; of matrices only, whose other axis is that."""
+        return len(self.shape) == 2 and bool(self.outs) and bool(set(self.alike) - set(self.outs))
+
+    @property
+    def dense_kurtosis(self) -> float:
+        """Kurtosis of the entries that are not zero; 0 of fewer than 64."""
+        return self.kurtosis * (1 - self.zeros) if math.prod(self.shape) >= 64 else 0.0
 
 
 @dataclass
@@ -121,7 +130,8 @@ def moments(x: Array) -> tuple[float, float, float]:
 
 
 def spread(x: Array, axis: int = 0) -> float | None:
-    """Share of the second moment that differs along an axis: 0 where all its slices are equal, None without two."""
+    """Share of the second moment that differs along an axis: 0 where all its slices are equal; None without two, and
+    where there is nothing but zeros."""
     if x.ndim <= axis or x.shape[axis] < 2:
         return None
     wide = np.asarray(x, dtype=np.complex128 if np.iscomplexobj(x) else np.float64)
@@ -129,20 +139,8 @@ def spread(x: Array, axis: int = 0) -> float | None:
         return None
     level = float(np.mean(np.abs(wide) ** 2))
     if level <= 0:
-        return 0.0
-    return float(np.mean(np.var(wide, axis=axis)) / level)
-
-
-def rank(rows: Array) -> float | None:
-    """Participation ratio ``(sum l)^2 / sum l^2`` of the eigenvalues of ``rows.T @ rows`` of ``(samples, units)``."""
-    rows = np.asarray(rows, dtype=np.float64)
-    if min(rows.shape) < 2 or not np.all(np.isfinite(rows)):
         return None
-    rows = rows[:: max(1, rows.shape[0] // 512)][:512]
-    gram = rows @ rows.T if rows.shape[0] <= rows.shape[1] else rows.T @ rows
-    top = float(np.trace(gram)) ** 2
-    bottom = float(np.sum(gram**2))
-    return top / bottom if bottom > 0 else None
+    return float(np.mean(np.var(wide, axis=axis)) / level)
 
 
 def histogram(gradient: Array) -> tuple[int, ...]:

@@ -8,17 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.special import xlogy
 
 from anyinit._graph.graph import Graph, Node
-from anyinit._graph.ops import Contract, Normalize, Permute, Pointwise, Softmax
+from anyinit._graph.ops import Contract, Dropout, Normalize, Pointwise, Random, Softmax
 from anyinit._graph.runtime import Runtime
-from anyinit._health.facts import Array, Facts, LayerFacts, WeightFacts, equal_slices, histogram, moments, rank, spread
+from anyinit._health.facts import Array, Facts, LayerFacts, WeightFacts, equal_slices, histogram, moments, spread
 from anyinit._rules.pointwise import evaluate
-from anyinit._solve.correct import seen
+from anyinit._solve.certify import effective_rank
+from anyinit._solve.correct import seen, square_mean
+from anyinit._solve.fans import own_axes
 from anyinit._solve.regions import Region, region
-from anyinit._solve.roles import Use, Uses
+from anyinit._solve.roles import MOVES, Use, Uses, leaf_axes
+from anyinit._solve.streams import Streams
 from anyinit.errors import TraceError
 
+Function = Callable[[Array], Array]
 DRAWN = {"weight", "table", "position table", "position", "token"}
 SLOPE = 0.05
 BOUNDED = 16.0
@@ -53,6 +58,7 @@ class _Traced:
     graph: Graph
     uses: Uses
     places: list[_Place] = field(default_factory=list[_Place])
+    dropped: set[int] = field(default_factory=set[int])  # values of noise and dropout that are zero in this run
 
 
 def measure(runtime: Runtime, graph: Graph, optimizer: Optimizer, *, loss: bool) -> Facts:
@@ -62,9 +68,10 @@ def measure(runtime: Runtime, graph: Graph, optimizer: Optimizer, *, loss: bool)
     traced = _Traced(graph, uses)
     traced.places = _places(traced)
     facts = Facts(unused=list(graph.unused), notes=[f"{name}: not read in this run" for name in graph.unused])
+    values = runtime.read([name for name, *_ in runtime.parameters()])
     _forward(runtime, traced, facts, loss)
     facts.layers = [_layer(traced, p, facts.samples) for p in traced.places if p.output is not None]
-    _weights(runtime, traced, facts, optimizer, loss)
+    _weights(runtime, traced, facts, values, optimizer, loss)
     return facts
 
 
@@ -82,17 +89,29 @@ def _places(traced: _Traced) -> list[_Place]:
 
 def _channels(node: Node, use: Use) -> int:
     """Axis of a contraction's output along which the weight's own rows lie."""
-    op = node.op
-    assert isinstance(op, Contract)
-    mine, other = (op.b, op.a) if use.slot else (op.a, op.b)
-    taps = {w.tap for w in op.windows}
-    own = [op.out.index(lab) for lab in mine if lab in op.out and lab not in other and lab not in taps]
-    return own[-1] if own else len(op.out) - 1
+    assert isinstance(node.op, Contract)
+    own = own_axes(node.op, use.slot)
+    return own[-1][1] if own else len(node.op.out) - 1
+
+
+def _behind(traced: _Traced, place: _Place) -> int:
+    """The value behind the elementwise functions, pooling and moves that a weight's output alone goes through."""
+    value, members = place.where.output, {place.where.output}
+    for at in place.where.nodes:
+        node = traced.graph.nodes[at]
+        live = [i for i in node.inputs if i in traced.uses.live]
+        if at <= traced.uses.producer[place.where.output]:
+            continue
+        if isinstance(node.op, Contract) or not members.issuperset(live):
+            break
+        value = node.output
+        members.add(value)
+    return value
 
 
 def _forward(runtime: Runtime, traced: _Traced, facts: Facts, loss: bool) -> None:
     graph, uses = traced.graph, traced.uses
-    for data in runtime.input_arrays().values() if hasattr(runtime, "input_arrays") else ():  # type: ignore[attr-defined]
+    for data in runtime.inputs_used().values():
         x = np.asarray(data)
         if x.ndim and x.dtype.kind in "fiu":
             facts.samples = max(facts.samples, x.shape[0])
@@ -105,13 +124,16 @@ def _forward(runtime: Runtime, traced: _Traced, facts: Facts, loss: bool) -> Non
 
     for place in traced.places:
         on(place.where.output, lambda x, p=place: setattr(p, "output", np.array(x)))
-        on(place.where.end, lambda x, p=place: setattr(p, "end", np.array(x)))
+        on(_behind(traced, place), lambda x, p=place: setattr(p, "end", np.array(x)))
         data = place.node.inputs[1 - place.use.slot]
         if data in uses.live:
-            on(data, lambda x, p=place: setattr(p, "inflow", moments(x)[0]))
+            on(data, lambda x, p=place: setattr(p, "inflow", square_mean(x)))
     for node in graph.nodes:
         if isinstance(node.op, Softmax) and not node.op.log and _weighs(traced, node):
             on(node.output, lambda x, n=node: facts.attention.append((n.scope or "top level", _entropy(x, n))))
+    for node in graph.nodes:
+        if isinstance(node.op, (Dropout, Random)):
+            on(node.output, lambda x, v=node.output: None if np.any(x) else traced.dropped.add(v))
     for value in graph.outputs:
         on(value, lambda x: _result(facts, x, loss))
     facts.classes = _classes(traced) if loss else None
@@ -120,7 +142,7 @@ def _forward(runtime: Runtime, traced: _Traced, facts: Facts, loss: bool) -> Non
         for act in watch.get(value, ()):
             act(array)
 
-    runtime.run({}, set(watch), visit)  # type: ignore[arg-type]
+    runtime.run({}, set(watch), visit)
 
 
 def _result(facts: Facts, x: Array, loss: bool) -> None:
@@ -143,15 +165,14 @@ def _weighs(traced: _Traced, node: Node) -> bool:
 
 
 def _entropy(x: Array, node: Node) -> float:
-    """Mean entropy over that of uniform weights, over rows that weigh two values or more."""
+    """Mean entropy over that of uniform weights, over queries that may see two keys or more: keys with a weight in
+    any sample and head."""
     assert isinstance(node.op, Softmax)
     p = np.moveaxis(np.asarray(x, dtype=np.float64), node.op.dim, -1)
-    keys = np.sum(p > 0, axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = -np.sum(np.where(p > 0, p * np.log(p), 0.0), axis=-1)
-    several = max(p.shape[-1], 1) if not (keys > 1).any() else keys[keys > 1]
-    chosen = entropy if not (keys > 1).any() else entropy[keys > 1]
-    return float(np.mean(chosen / np.log(np.maximum(several, 2))))
+    keys = np.sum(np.any(p > 0, axis=tuple(range(p.ndim - 2))), axis=-1)
+    share = -np.sum(xlogy(p, p), axis=-1) / np.log(np.maximum(keys, 2))
+    several = np.broadcast_to(keys > 1, share.shape)
+    return float(np.mean(share[several])) if several.any() else 1.0
 
 
 def _classes(traced: _Traced) -> int | None:
@@ -173,51 +194,63 @@ def _layer(traced: _Traced, place: _Place, samples: int) -> LayerFacts:
     axis = place.axis if place.axis < end.ndim and end.ndim == out.ndim else end.ndim - 1
     units = np.moveaxis(end, axis, -1).reshape(-1, end.shape[axis]) if end.ndim else end.reshape(1, 1)
     zero = units == 0
-    can_be_zero = (
-        end is not out and bool(zero.any()) and any(w in {"relu", "maximum", "where"} for w in place.where.words)
-    )
+    act = _activation(traced, place)
     flat = end.ndim >= 2 and samples and end.shape[0] == samples
     per_sample = end.reshape(samples, -1) if flat else units
     following = place.where.next
     normalized = following is not None and isinstance(traced.graph.nodes[following].op, Normalize)
     return LayerFacts(
         name=place.name, activation=" ".join(place.where.words), units=units.shape[1], level=level, mean=mean,
-        kurtosis=kurtosis, output=moments(out)[0], inflow=place.inflow,
+        kurtosis=kurtosis, output=square_mean(out), inflow=place.inflow,
         spread=spread(end) if flat else None,
-        dead=float(zero.all(axis=0).mean()) if can_be_zero and len(units) > 1 else None,
-        always_on=float((~zero).all(axis=0).mean()) if _gated(place) and len(units) > 1 else None,
-        saturated=_saturated(traced, place, out), rank=rank(per_sample),
+        dead=float(zero.all(axis=0).mean()) if place.where.curved and zero.any() and len(units) > 1 else None,
+        always_on=float((~zero).all(axis=0).mean()) if act and _gated(act) and len(units) > 1 else None,
+        saturated=_saturated(act, out) if act else None, rank=_rank(per_sample),
         tokens=spread(end, 1) if flat and end.ndim == 3 and axis == 2 else None, normalized=normalized,
     )  # fmt: skip
 
 
-def _gated(place: _Place) -> bool:
-    return place.end is not None and "relu" in place.where.words
-
-
-def _saturated(traced: _Traced, place: _Place, out: Array) -> float | None:
-    """Share of the entries at which the first bounded function behind a weight is flat."""
-    if np.iscomplexobj(out) or not np.all(np.isfinite(out)):
-        return None
+def _activation(traced: _Traced, place: _Place) -> Function | None:
+    """The elementwise function that a weight's own output goes through first, if it is one operation."""
     for at in place.where.nodes:
         node = traced.graph.nodes[at]
-        if not isinstance(node.op, Pointwise) or node.op.args.count(None) != 1 or node.op.fn in {"cos", "sin"}:
-            continue
-        ends = [float(evaluate(node.op, [np.asarray(v)])) for v in (-1e4, 1e4, -1e3, 1e3)]
-        if max(map(abs, ends)) > BOUNDED or ends[0] == ends[1] or node.inputs[0] != place.where.output:
-            continue
-        grid = np.linspace(-8, 8, 1601)
-        steepest = float(np.max(np.abs(np.gradient(np.asarray(evaluate(node.op, [grid])), grid))))
-        z = np.asarray(out, dtype=np.float64).ravel()[:: max(1, out.size // 65536)]
-        slope = (evaluate(node.op, [z + 1e-3]) - evaluate(node.op, [z - 1e-3])) / 2e-3
-        return float(np.mean(np.abs(slope) < SLOPE * steepest))
+        if isinstance(node.op, Pointwise) and node.inputs == (place.where.output,):
+            return lambda z, op=node.op: np.asarray(evaluate(op, [np.asarray(z, dtype=np.float64)]))
     return None
 
 
-def _weights(runtime: Runtime, traced: _Traced, facts: Facts, optimizer: Optimizer, loss: bool) -> None:
+def _gated(act: Function) -> bool:
+    """Whether a function is zero on one side of the origin and not on the other."""
+    low, high = act(np.array([-1.0, 1.0])) == 0
+    return bool(low != high)
+
+
+def _saturated(act: Function, out: Array) -> float | None:
+    """Share of the entries at which a function that levels off on both sides is flat."""
+    if np.iscomplexobj(out) or not np.all(np.isfinite(out)):
+        return None
+    near, far = act(np.array([-1e3, 1e3])), act(np.array([-1e4, 1e4]))
+    if not np.all(np.abs(far) < BOUNDED) or not np.allclose(near, far, atol=0.01) or far[0] == far[1]:
+        return None
+    grid = np.linspace(-8, 8, 1601)
+    steepest = float(np.max(np.abs(np.gradient(act(grid), grid))))
+    z = np.asarray(out, dtype=np.float64).ravel()[:: max(1, out.size // 65536)]
+    slope = (act(z + 1e-3) - act(z - 1e-3)) / 2e-3
+    return float(np.mean(np.abs(slope) < SLOPE * steepest))
+
+
+def _rank(rows: Array) -> float | None:
+    """Effective rank of at most 512 samples; None of fewer than two, or of values that are not finite."""
+    rows = np.asarray(np.real(rows), dtype=np.float64)[:: max(1, len(rows) // 512)][:512]
+    if min(rows.shape) < 2 or not np.all(np.isfinite(rows)) or not rows.any():
+        return None
+    return effective_rank(rows @ rows.T)
+
+
+def _weights(
+    runtime: Runtime, traced: _Traced, facts: Facts, values: Mapping[str, Array], optimizer: Optimizer, loss: bool
+) -> None:
     graph, uses = traced.graph, traced.uses
-    listed = list(runtime.parameters())  # type: ignore[attr-defined]
-    values = runtime.read([name for name, *_ in listed])
     seed = None if loss else 0
     gradients, notes = _gradients(runtime, {}, seed)
     facts.notes += notes
@@ -229,7 +262,7 @@ def _weights(runtime: Runtime, traced: _Traced, facts: Facts, optimizer: Optimiz
         roles.setdefault(leaf.name, "weight" if "weight" in kinds else kinds[0] if kinds else "unused")
         if "weight" in kinds and not leaf.view:
             outs.setdefault(leaf.name, _rows(graph, uses.applied(i)))
-    for name, _, shape, _, trainable in listed:
+    for name, _, shape, _, trainable in runtime.parameters():
         item = _weight(name, shape, roles.get(name, "unused"), trainable, np.asarray(values[name]))
         gradient = gradients.get(name)
         if gradient is not None:
@@ -237,6 +270,21 @@ def _weights(runtime: Runtime, traced: _Traced, facts: Facts, optimizer: Optimiz
         facts.weights.append(replace(item, outs=outs.get(name, ())))
     facts.clones = _clones(values, [w for w in facts.weights if w.role in DRAWN])
     facts.blocked = _blocked(runtime, facts, gradients, values, seed) if gradients else []
+    if facts.blocked and traced.dropped:
+        hidden = _before(traced)
+        facts.blocked = [name for name in facts.blocked if name not in hidden]
+
+
+def _before(traced: _Traced) -> set[str]:
+    """Names of the parameters in front of a path that chance switched off in this run."""
+    zero, bits, ancestors = set(traced.dropped), 0, Streams(traced.uses).ancestors
+    for node in traced.graph.nodes:
+        scaled = isinstance(node.op, Pointwise) and node.op.fn in {"mul", "div"}
+        if zero.intersection(node.inputs) and (scaled or isinstance(node.op, MOVES)):
+            zero.add(node.output)
+        if node.output in zero:
+            bits |= ancestors[node.output]
+    return {leaf.name for i, leaf in traced.graph.params() if bits >> i & 1}
 
 
 def _gradients(
@@ -253,17 +301,10 @@ def _rows(graph: Graph, applied: Sequence[Use]) -> tuple[int, ...]:
     permutation."""
     if not applied:
         return ()
-    use = applied[0]
-    op = graph.nodes[use.node].op
+    op = graph.nodes[applied[0].node].op
     assert isinstance(op, Contract)
-    mine, other = (op.b, op.a) if use.slot else (op.a, op.b)
-    taps = {w.tap for w in op.windows}
-    order = list(range(len(mine)))
-    for step in reversed(use.view):
-        if not isinstance(step, Permute):
-            return ()
-        order = [step.order[i] for i in order]
-    return tuple(order[k] for k, lab in enumerate(mine) if lab in op.out and lab not in other and lab not in taps)
+    order = leaf_axes(applied[0], len(op.b if applied[0].slot else op.a))
+    return () if order is None else tuple(order[k] for k, _ in own_axes(op, applied[0].slot))
 
 
 def _weight(name: str, shape: tuple[int, ...], role: str, trainable: bool, x: Array) -> WeightFacts:

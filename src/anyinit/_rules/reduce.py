@@ -127,14 +127,16 @@ def _quadratic(
         y = (x.cov[a] - shared[b]) / inside
         _, pairs, _ = averaged(fine, 2 * y * y, dims)
     pairs = np.maximum(pairs, 0.0)
+    spread = math.sqrt(math.log1p(float(pairs[0])))  # log-normal: what stands under a division stays positive
     if kind == "var":
-        like = np.exp(math.sqrt(math.log1p(float(pairs[0]))) * GRID)
+        like = np.exp(spread * GRID)
         return from_table(small, level, level**2 * (1 + pairs), site.id, like), level
     plug = math.sqrt(level)
     if pairs[0] < 1e-3:
         return constant(small, plug), plug
     first = plug * (1 - min(float(pairs[0]), 1.0) / 8)
-    return from_table(small, first, level * (1 - (pairs[0] - pairs) / 4), site.id), first
+    like = np.exp(spread / 2 * GRID)
+    return from_table(small, first, level * (1 - (pairs[0] - pairs) / 4), site.id, like), first
 
 
 def _log_sum(x: Signal, dims: Sequence[int], small: Layout, count: int, site: Site) -> tuple[Signal, float]:

@@ -87,7 +87,7 @@ class Solver:
         uses = self.uses.uses.get(i, [])
         roles = [self.uses.role(u) for u in uses]
         if leaf.name in self.kept or not uses or all(r in KEPT_ROLES for r in roles):
-            return measured(self._values(leaf), i)
+            return measured(self.values(leaf), i)
         if "weight" in roles:
             use = uses[roles.index("weight")]
             std = self._tied(use) if "table" in roles else self.known.get(i, 1.0)
@@ -106,9 +106,9 @@ class Solver:
         if role == "bias":
             self._decide(i, role, 0.0, uses[0], why="biases start at zero")
             return constant(separate(value.shape), 0.0)
-        return measured(self._values(leaf), i)
+        return measured(self.values(leaf), i)
 
-    def _values(self, leaf: Leaf, whole: np.ndarray | None = None) -> np.ndarray:
+    def values(self, leaf: Leaf, whole: np.ndarray | None = None) -> np.ndarray:
         """Actual values of a parameter, or of its part."""
         x = np.asarray(self.read(leaf.name) if whole is None else whole)
         for step, *args in leaf.view:

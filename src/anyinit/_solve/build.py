@@ -86,7 +86,9 @@ def _canonical(solver: Solver, fixed: Mapping[str, Given]) -> list[int]:
                     if leaf in solver.decisions and solver.decisions[leaf].role in DRAWN:
                         seen.setdefault(leaf)
     biases = [leaf for leaf, d in solver.decisions.items() if d.role == "bias" and d.std > 0]
-    return [*seen, *biases, *(i for i, leaf in _by_use(solver) if leaf.name in fixed)]
+    given = [i for i, leaf in _by_use(solver) if leaf.name in fixed]
+    aside = [leaf for leaf, d in solver.decisions.items() if d.role in DRAWN and leaf not in seen]
+    return list(dict.fromkeys([*seen, *biases, *given, *aside]))
 
 
 def _part(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from anyinit._graph.graph import Graph
 from anyinit._graph.ops import Contract
 from anyinit._graph.runtime import Array, Runtime
+from anyinit._solve.correct import square_mean
 from anyinit._solve.plan import Certificate
 from anyinit._solve.roles import Uses
 
@@ -45,8 +46,7 @@ def measure(graph: Graph, uses: Uses, runtime: Differentiable, weights: Mapping[
     last: list[NDArray[np.float64]] = []
 
     def visit(value: int, array: Array) -> None:
-        x = np.abs(array).astype(np.float64)
-        levels.append(float(np.mean(np.square(x))))
+        levels.append(square_mean(array))
         if value == read[-1]:
             last[:] = [np.asarray(array, dtype=np.float64).reshape(len(array), -1)[: 4 * SAMPLES]]
 
@@ -67,17 +67,21 @@ def _reads(graph: Graph, uses: Uses) -> list[int]:
     return list(out)
 
 
+def effective_rank(gram: NDArray[np.float64]) -> float:
+    """``exp`` of the entropy of a Gram matrix's spectrum (Roy & Vetterli 2007): the number of directions in use."""
+    spectrum = np.clip(np.linalg.eigvalsh(gram), 0, None)
+    share = spectrum / max(float(spectrum.sum()), 1e-300)
+    return math.exp(-float(np.sum(share * np.log(np.maximum(share, 1e-300)))))
+
+
 def _features(x: NDArray[np.float64]) -> list[Certificate]:
     gram = x @ x.T
     norms = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     cosines = gram / np.outer(norms, norms)
     n = len(x)
-    spectrum = np.clip(np.linalg.eigvalsh(gram), 0, None)
-    share = spectrum / max(float(spectrum.sum()), 1e-300)
-    rank = math.exp(-float(np.sum(share * np.log(np.maximum(share, 1e-300)))))
     return [
         Certificate("angle", float((cosines.sum() - n) / (n * (n - 1)))),
-        Certificate("feature rank", rank),
+        Certificate("feature rank", effective_rank(gram)),
     ]
 
 

@@ -174,7 +174,7 @@ def _bias(solver: Solver, d: Decision, weights: Mapping[str, Array]) -> NDArray[
     for i in made.inputs:
         if i in solver.uses.origin:
             leaf = solver.uses.origin[i][0]
-            values = solver._values(graph.leaves[leaf], weights.get(graph.leaves[leaf].name))
+            values = solver.values(graph.leaves[leaf], weights.get(graph.leaves[leaf].name))
             if np.any(values) and values.size == math.prod(graph.values[i].shape):
                 return np.asarray(values, dtype=np.float64).reshape(graph.values[i].shape)
     return np.zeros(())

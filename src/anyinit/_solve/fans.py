@@ -22,15 +22,19 @@ def fan_in(graph: Graph, node: Node) -> int:
     return max(round(count), 1)
 
 
+def own_axes(op: Contract, slot: int) -> list[tuple[int, int]]:
+    """``(axis of the weight, axis of the output)`` of every output dimension that the weight in ``slot`` makes."""
+    mine, other = (op.b, op.a) if slot else (op.a, op.b)
+    taps = {w.tap for w in op.windows} | {w.a for w in op.windows}
+    own = ((k, lab) for k, lab in enumerate(mine) if lab in op.out and lab not in other and lab not in taps)
+    return [(k, op.out.index(lab)) for k, lab in own]
+
+
 def fan_out(graph: Graph, node: Node, slot: int) -> int:
     """Outputs of one group of the weight in input ``slot``, without the taps of a window."""
-    op = node.op
-    assert isinstance(op, Contract)
-    mine, other = (op.b, op.a) if slot else (op.a, op.b)
+    assert isinstance(node.op, Contract)
     shape = graph.values[node.inputs[slot]].shape
-    taps = {w.tap for w in op.windows} | {w.a for w in op.windows}
-    free = (n for lab, n in zip(mine, shape, strict=True) if lab in op.out and lab not in other and lab not in taps)
-    return math.prod(free) or 1
+    return math.prod(shape[k] for k, _ in own_axes(node.op, slot)) or 1
 
 
 def receptive(node: Node) -> int:

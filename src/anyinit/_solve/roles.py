@@ -52,6 +52,16 @@ class Use:
     slot: int
 
 
+def leaf_axes(use: Use, count: int) -> list[int] | None:
+    """The leaf's axis behind each of an operand's ``count`` axes; None where its view is more than a permutation."""
+    order = list(range(count))
+    for step in reversed(use.view):
+        if not isinstance(step, Permute):
+            return None
+        order = [step.order[i] for i in order]
+    return order
+
+
 @dataclass
 class Uses:
     """Everything the solver asks about how values of a graph are used."""
@@ -155,11 +165,7 @@ class Uses:
     def _summed(self, op: Contract, use: Use) -> tuple[int, ...]:
         """Leaf dimensions that a contraction sums over, through permutations of the leaf."""
         labels = op.b if use.slot else op.a
-        order = list(range(len(labels)))
-        for step in reversed(use.view):
-            if not isinstance(step, Permute):
-                return tuple(i for i, lab in enumerate(labels) if lab not in op.out)
-            order = [step.order[i] for i in order]
+        order = leaf_axes(use, len(labels)) or range(len(labels))
         return tuple(sorted(order[i] for i, lab in enumerate(labels) if lab not in op.out))
 
     def roots(self, value: int, *, dressed: bool = True) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ NOTE = (
     "levels and gradients are means over {draws} simulated draws of the recorded graph, because {why}: "
     "theory takes these as independent"
 )
+UNSIMULATED = "{why}: theory takes these as independent, and nothing was simulated ({cause})"
 
 
 class Source(Protocol):
@@ -68,8 +69,8 @@ def refined(solver: Solver, plan: Plan, source: Source) -> Plan:
         return plan
     try:
         sample = simulated(solver, plan, source)
-    except ConfigError:
-        return plan  # a model without memory: what it keeps has no numbers yet
+    except ConfigError as error:
+        return replace(plan, assumptions=(*plan.assumptions, UNSIMULATED.format(why=why, cause=error.cause)))
     by_name = {(solver.graph.leaves[i].name, solver.graph.leaves[i].part): i for i, _ in solver.graph.params()}
     weights = tuple(
         replace(w, parts=tuple(_settled(solver, p, by_name.get((w.name, p.label)), sample) for p in w.parts))
@@ -147,7 +148,7 @@ def simulated(solver: Solver, plan: Plan, source: Source) -> Sample:
         values: dict[int, Array] = {}
         for i, leaf in graph.leaves.items():
             if leaf.role == "param":
-                data = solver._values(leaf, drawn.get(leaf.name, own[leaf.name]))  # pyright: ignore[reportPrivateUsage]
+                data = solver.values(leaf, drawn.get(leaf.name, own[leaf.name]))
             else:
                 data = np.asarray(inputs[leaf.name] if leaf.data is None else leaf.data)
             values[i] = data.astype(np.float64) if data.dtype.kind == "f" else data

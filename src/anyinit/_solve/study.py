@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -56,15 +56,30 @@ def _measure(h: Any) -> tuple[Array, Array]:
         return norms.mean(axis=1), np.sum(x[:, 0] * x[:, 1], axis=1) / (norms[:, 0] * norms[:, 1])
 
 
-def studied(key: Any, factor: Any, width: int, depth: int, pairs: int, seed: int, named: Any) -> Curves:
-    """The curves of one activation under ``factor``, a number, a convention for gains or ``anyinit``."""
-    profile = activation_profile(named[key] if isinstance(named, Mapping) else key)
-    if factor == "anyinit":
-        curves = solved_net(profile, width, depth, pairs, seed)
-    else:
-        number = profile.gain(cast(Any, factor)) if isinstance(factor, str) else float(factor)
-        curves = gaussian_net(profile, number, width, depth, pairs, seed)
-    return replace(curves, title=str(key)) if isinstance(named, Mapping) else curves
+def nets(target: Any, gain: Any, width: int, depth: int, pairs: int, seed: int) -> list[Curves]:
+    """The curves of one activation, of several, or of a mapping of titles to them; see :func:`anyinit.propagate`.
+
+    Raises:
+        ConfigError: a size below one, or a target without a gain. ActivationError: no elementwise function.
+    """
+    for name, value in (("width", width), ("depth", depth), ("pairs", pairs)):
+        if value < 1:
+            raise ConfigError(f"The {name} of the net is at least one", value=value)
+    several = target if isinstance(target, (list, tuple, Mapping)) else [target]
+    titled = several if isinstance(several, Mapping) else None
+    found: list[Curves] = []
+    for key in cast("Iterable[Any]", several):
+        if isinstance(gain, Mapping) and key not in gain:
+            raise ConfigError("A net has no gain", value=key, remedy="Name every target in gain.")
+        factor = cast("Mapping[Any, Any]", gain)[key] if isinstance(gain, Mapping) else gain
+        profile = activation_profile(key if titled is None else titled[key])
+        if factor == "anyinit":
+            curves = solved_net(profile, width, depth, pairs, seed)
+        else:
+            number = profile.gain(cast(Any, factor)) if isinstance(factor, str) else float(factor)
+            curves = gaussian_net(profile, number, width, depth, pairs, seed)
+        found.append(curves if titled is None else replace(curves, title=str(key)))
+    return found
 
 
 def inputs(pairs: int, rng: np.random.Generator) -> Array:

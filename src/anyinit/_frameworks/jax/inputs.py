@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anyinit._frameworks.jax.program import part_of
+from anyinit._frameworks.primitives.inputs import arguments, is_shape, shape, sound
 from anyinit.errors import ConfigError
 
 REMEDY = "Pass input_spec: a shape such as (32, 64), a batch, a tuple or dict of them, or jax.ShapeDtypeStruct."
@@ -65,31 +66,13 @@ def _real(leaf: Any, rng: np.random.Generator, high: int) -> Any:
 
 def parse(spec: Any) -> Batch:
     """The batch an ``input_spec`` means."""
-    if spec is None:
-        raise ConfigError("The input of this model cannot be inferred", remedy=REMEDY)
-    if callable(spec) and not hasattr(spec, "shape"):
-        spec = spec()
-    if isinstance(spec, Mapping):
-        return Batch((), {str(k): _value(v) for k, v in spec.items()})
-    if isinstance(spec, (tuple, list)) and not _is_shape(spec):
-        return Batch(tuple(_value(v) for v in spec), {})
-    return Batch((_value(spec),), {})
-
-
-def _is_shape(spec: Any) -> bool:
-    return (
-        isinstance(spec, (tuple, list))
-        and bool(spec)
-        and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in spec)
-    )
+    return Batch(*arguments(spec, _value, REMEDY))
 
 
 def _value(spec: Any) -> Any:
     """One argument: arrays are checked, shapes become float32 arrays to be."""
-    if _is_shape(spec):
-        if min(spec) < 1:
-            raise ConfigError("A shape must have positive sizes", value=tuple(spec), remedy=REMEDY)
-        return jax.ShapeDtypeStruct(tuple(int(n) for n in spec), jnp.float32)
+    if is_shape(spec):
+        return jax.ShapeDtypeStruct(shape(spec, REMEDY), jnp.float32)
     if isinstance(spec, Mapping):
         return {k: _value(v) for k, v in spec.items()}
     if isinstance(spec, (tuple, list)):
@@ -115,10 +98,5 @@ def _checked(spec: Any) -> Any:
     array = spec if isinstance(spec, jax.Array) else jnp.asarray(np.asarray(spec))
     if keyed(array):
         return array
-    if array.size == 0:
-        raise ConfigError("The batch is empty", value=tuple(array.shape), remedy="Pass at least one example.")
-    if jnp.issubdtype(array.dtype, jnp.inexact) and not bool(jnp.isfinite(array).all()):
-        raise ConfigError(
-            "The batch holds values that are not finite", value=tuple(array.shape), remedy="Clean the batch first."
-        )
+    sound(array.size, not jnp.issubdtype(array.dtype, jnp.inexact) or bool(jnp.isfinite(array).all()), array.shape)
     return array

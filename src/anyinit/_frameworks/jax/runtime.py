@@ -17,6 +17,7 @@ from anyinit._frameworks.jax.inputs import Batch, keyed
 from anyinit._frameworks.jax.program import PARAM, READS, Program
 from anyinit._frameworks.jax.record import Recording, record, translate
 from anyinit._frameworks.primitives.bounds import integer_bounds
+from anyinit._frameworks.primitives.parameters import fitting, known
 from anyinit._graph.graph import Graph
 from anyinit.errors import AnyInitError, PlanError, could_not_run
 
@@ -110,15 +111,10 @@ class JaxRuntime:
     # ---- parameters -------------------------------------------------------------------------
     def read(self, names: Collection[str]) -> dict[str, Array]:
         """Parameters by name; half types widened to float32."""
-        places = self._places()
-        unknown = [n for n in names if n not in places]
-        if unknown:
-            raise PlanError(
-                "The model has no such parameter", value=unknown[0], remedy="Names are those of the recorded graph."
-            )
-        if any(isinstance(self._values[places[n]], jax.ShapeDtypeStruct) for n in names):
+        asked = known(names, self._places())
+        if any(isinstance(self._values[at], jax.ShapeDtypeStruct) for _, at in asked):
             self._realize()
-        return {n: widened(self._values[places[n]]) for n in names}
+        return {name: widened(self._values[at]) for name, at in asked}
 
     def write(self, values: Mapping[str, Array], *, rollback: bool = True) -> None:
         """Build the new object (``result``); NNX modules are updated in place, with all values ready before. All or
@@ -148,20 +144,10 @@ class JaxRuntime:
 
     def _checked(self, values: Mapping[str, Array]) -> dict[int, Any]:
         """Arrays in the parameters' own type and place, or an error before anything changed."""
-        places, out = self._places(), dict[int, Any]()
-        for name, value in values.items():
-            if name not in places:
-                raise PlanError("The model has no such parameter", value=name, remedy="Make the plan for this model.")
-            old, data = self._values[places[name]], np.asarray(value)
-            if tuple(data.shape) != tuple(old.shape):
-                raise PlanError(
-                    f"Parameter {name} has shape {tuple(old.shape)}",
-                    value=data.shape,
-                    remedy="Make the plan for this model.",
-                )
-            if not np.isfinite(data).all():
-                raise PlanError(f"The values for {name} are not finite", remedy="Nothing was written.")
-            out[places[name]] = _placed(data.astype(old.dtype), old)
+        out = dict[int, Any]()
+        for name, at in known(values, self._places()):
+            old = self._values[at]
+            out[at] = _placed(fitting(name, values[name], tuple(old.shape)).astype(old.dtype), old)
         return out
 
     # ---- running ----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from anyinit._frameworks.keras import calling
 from anyinit._frameworks.keras.variables import Named, named
 from anyinit._frameworks.primitives.flat import BUFFER, PARAM
+from anyinit._frameworks.primitives.inputs import is_shape
 from anyinit._frameworks.torch.runtime import TorchRuntime
 from anyinit._graph.graph import Graph, Leaf
 
@@ -60,16 +61,12 @@ def _concrete(spec: Any) -> Any:
             return torch.empty(tuple(x.shape), dtype=getattr(torch, x.dtype), device="meta")
         return x
 
-    return keras.tree.map_structure(one, spec) if not _is_shape(spec) else spec
-
-
-def _is_shape(spec: Any) -> bool:
-    return isinstance(spec, (tuple, list)) and bool(spec) and all(isinstance(n, (int, np.integer)) for n in spec)
+    return keras.tree.map_structure(one, spec) if not is_shape(spec) else spec
 
 
 def _build(model: Any, spec: Any) -> None:
     def symbol(x: Any) -> Any:
-        if _is_shape(x):
+        if is_shape(x):
             return keras.KerasTensor(tuple(x))
         if isinstance(x, Mapping):
             return {k: symbol(v) for k, v in x.items()}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from anyinit._frameworks.primitives.inputs import arguments, is_shape, shape, sound
 from anyinit.errors import ConfigError
 
 REMEDY = "Pass input_spec: a shape such as (32, 64), a batch, a tuple or dict of them, or tf.TensorSpec."
@@ -81,31 +82,15 @@ def _real(leaf: Any, rng: np.random.Generator, high: int) -> Any:
 
 def parse(spec: Any) -> Batch:
     """The batch an ``input_spec`` means."""
-    if spec is None:
-        raise ConfigError("The input of this model cannot be inferred", remedy=REMEDY)
-    if callable(spec) and not hasattr(spec, "shape"):
-        spec = spec()
-    if isinstance(spec, Mapping):
-        return Batch((), {str(k): _value(v) for k, v in spec.items()})
-    if isinstance(spec, (tuple, list)) and not _is_shape(spec):
-        return Batch(tuple(_value(v) for v in spec), {})
-    return Batch((_value(spec),), {})
-
-
-def _is_shape(spec: Any) -> bool:
-    return (
-        isinstance(spec, (tuple, list, tf.TensorShape))
-        and bool(spec)
-        and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in spec)
-    )
+    return Batch(*arguments(spec, _value, REMEDY))
 
 
 def _value(spec: Any) -> Any:
     """One argument: arrays are checked, shapes become float32 specs."""
-    if _is_shape(spec):
-        if min(spec) < 1:
-            raise ConfigError("A shape must have positive sizes", value=tuple(spec), remedy=REMEDY)
-        return tf.TensorSpec(tuple(int(n) for n in spec), tf.float32)
+    if isinstance(spec, tf.TensorShape):
+        spec = tuple(spec)
+    if is_shape(spec):
+        return tf.TensorSpec(shape(spec, REMEDY), tf.float32)
     if isinstance(spec, Mapping):
         return {k: _value(v) for k, v in spec.items()}
     if isinstance(spec, (tuple, list)):
@@ -113,10 +98,9 @@ def _value(spec: Any) -> Any:
     if isinstance(spec, (tf.Tensor, tf.Variable, np.ndarray, np.generic, int, float, complex)):
         return _checked(spec)
     if hasattr(spec, "shape") and hasattr(spec, "dtype"):
-        shape = tuple(spec.shape)
-        if any(n is None for n in shape):
-            raise ConfigError("A shape must be known in full", value=shape, remedy=REMEDY)
-        return tf.TensorSpec(shape, tf.as_dtype(spec.dtype))
+        if any(n is None for n in spec.shape):
+            raise ConfigError("A shape must be known in full", value=tuple(spec.shape), remedy=REMEDY)
+        return tf.TensorSpec(tuple(spec.shape), tf.as_dtype(spec.dtype))
     if hasattr(spec, "__array__"):
         return _checked(np.asarray(spec))
     raise ConfigError("This is no input a TensorFlow model can take", value=type(spec).__name__, remedy=REMEDY)
@@ -126,10 +110,6 @@ def _checked(spec: Any) -> Any:
     tensor = tf.convert_to_tensor(spec)
     if isinstance(spec, np.ndarray) and spec.dtype == np.float64:
         tensor = tf.cast(tensor, tf.float32)
-    if not int(tf.size(tensor)):
-        raise ConfigError("The batch is empty", value=tuple(tensor.shape), remedy="Pass at least one example.")
-    if tensor.dtype.is_floating and not bool(tf.reduce_all(tf.math.is_finite(tensor))):
-        raise ConfigError(
-            "The batch holds values that are not finite", value=tuple(tensor.shape), remedy="Clean the batch first."
-        )
+    finite = not tensor.dtype.is_floating or bool(tf.reduce_all(tf.math.is_finite(tensor)))
+    sound(int(tf.size(tensor)), finite, tensor.shape)
     return tensor

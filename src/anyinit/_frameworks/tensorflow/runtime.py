@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from anyinit._frameworks.primitives.bounds import integer_bounds
 from anyinit._frameworks.primitives.flat import PARAM, Flat, needed_for
+from anyinit._frameworks.primitives.parameters import fitting, known
 from anyinit._frameworks.primitives.record import Recording
 from anyinit._frameworks.tensorflow import open_model, recognizes
 from anyinit._frameworks.tensorflow.flatten import evaluate
@@ -18,7 +19,7 @@ from anyinit._frameworks.tensorflow.inputs import Batch
 from anyinit._frameworks.tensorflow.program import Program
 from anyinit._frameworks.tensorflow.record import record
 from anyinit._graph.graph import Graph
-from anyinit.errors import AnyInitError, PlanError, could_not_run
+from anyinit.errors import AnyInitError, could_not_run
 
 Array = NDArray[Any]
 Visit = Callable[[int, Array], Array | None]
@@ -89,14 +90,7 @@ class TensorFlowRuntime:
     def read(self, names: Collection[str]) -> dict[str, Array]:
         """Parameters by name; half types widened to float32."""
         self.record()
-        places, out = self._slots(), dict[str, Array]()
-        for name in names:
-            if name not in places:
-                raise PlanError(
-                    "The model has no such parameter", value=name, remedy="Names are those of the recorded graph."
-                )
-            out[name] = widened(self._program.slots[places[name]].variable)
-        return out
+        return {name: widened(self._program.slots[at].variable) for name, at in known(names, self._slots())}
 
     def write(self, values: Mapping[str, Array], *, rollback: bool = True) -> None:
         """Assign the variables, all checked before the first; one that fails undoes those before it."""
@@ -108,7 +102,7 @@ class TensorFlowRuntime:
                 if rollback:
                     before.append((variable, tf.identity(variable)))
                 variable.assign(value)
-        except Exception:
+        except BaseException:
             for variable, old in before:
                 variable.assign(old)
             raise
@@ -116,20 +110,11 @@ class TensorFlowRuntime:
     def _checked(self, values: Mapping[str, Array]) -> dict[int, Any]:
         """Tensors in the parameters' own type and place, or an error before anything changed."""
         self.record()
-        places, out = self._slots(), dict[int, Any]()
-        for name, value in values.items():
-            if name not in places:
-                raise PlanError("The model has no such parameter", value=name, remedy="Make the plan for this model.")
-            slot, data = self._program.slots[places[name]], np.asarray(value)
-            if tuple(data.shape) != slot.shape:
-                raise PlanError(
-                    f"Parameter {name} has shape {slot.shape}",
-                    value=tuple(data.shape),
-                    remedy="Make the plan for this model.",
-                )
-            if not np.isfinite(data).all():
-                raise PlanError(f"The values for {name} are not finite", remedy="Nothing was written.")
-            out[places[name]] = tf.constant(data.astype(slot.variable.dtype.as_numpy_dtype))
+        out = dict[int, Any]()
+        for name, at in known(values, self._slots()):
+            slot = self._program.slots[at]
+            data = fitting(name, values[name], slot.shape)
+            out[at] = tf.constant(data.astype(slot.variable.dtype.as_numpy_dtype))
         return out
 
     # ---- running ----------------------------------------------------------------------------
