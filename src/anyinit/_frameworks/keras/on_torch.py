@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -147,3 +147,8 @@ class KerasTorchRuntime:
         """As PyTorch's."""
         found = self._inner.gradients(self._back(weights), seed)
         return {self._ours(n): v for n, v in found.items()}
+
+    def sample_gradients(self, weights: Mapping[str, Array], seed: int, count: int) -> Iterator[dict[str, Array]]:
+        """As PyTorch's."""
+        for found in self._inner.sample_gradients(self._back(weights), seed, count):
+            yield {self._ours(n): v for n, v in found.items()}

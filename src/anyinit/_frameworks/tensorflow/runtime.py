@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,15 @@ class TensorFlowRuntime:
     def gradients(self, weights: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
         """Gradients of ``sum(output * c)``, ``c`` standard normal from ``seed`` or 1, for every parameter: those of
         the recorded program, by TensorFlow's own gradients of its operations."""
+        return next(self._gradients(weights, seed, None), {})
+
+    def sample_gradients(self, weights: Mapping[str, Array], seed: int, count: int) -> Iterator[dict[str, Array]]:
+        """As :meth:`gradients`, for one sample (first axis of the outputs) after the other, ``count`` at most."""
+        return self._gradients(weights, seed, count)
+
+    def _gradients(
+        self, weights: Mapping[str, Array], seed: int | None, count: int | None
+    ) -> Iterator[dict[str, Array]]:
         recording, values = self._recorded(), self._arguments(weights)
         flat, rng = recording.flat, np.random.default_rng(seed)
         moving = {
@@ -152,24 +161,40 @@ class TensorFlowRuntime:
             for i, s in enumerate(self._program.slots)
             if s.role == PARAM and s.name not in recording.graph.unused
         }
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
+        with tf.GradientTape(persistent=count is not None, watch_accessed_variables=False) as tape:
             for place in moving:
                 tape.watch(values[place])
             env = dict(zip(flat.inputs, values, strict=True))
             evaluate(flat, flat.steps, env)
-            loss = tf.zeros(())
-            for var in flat.outputs:
-                shape = flat.avals[var].shape
-                probe = np.ones(shape) if seed is None else rng.standard_normal(shape)
-                out = env[var] if var in env else tf.constant(flat.known[var])
-                if out.dtype.is_floating or out.dtype.is_complex:
-                    loss += tf.reduce_sum(tf.cast(tf.math.real(out), tf.float32) * tf.constant(probe, tf.float32))
-        found: Sequence[Any] = tape.gradient(loss, [values[i] for i in moving])
-        return {
-            name: widened(tf.convert_to_tensor(g))
-            for name, g in zip(moving.values(), found, strict=True)
-            if g is not None
-        }
+            losses = list(_losses([_weighted(flat, env, var, rng, seed) for var in flat.outputs], count))
+        for loss in losses:
+            found: Sequence[Any] = tape.gradient(loss, [values[i] for i in moving])
+            yield {
+                name: widened(tf.convert_to_tensor(g))
+                for name, g in zip(moving.values(), found, strict=True)
+                if g is not None
+            }
+
+
+def _weighted(flat: Flat, env: Mapping[int, Any], var: int, rng: np.random.Generator, seed: int | None) -> Any:
+    """``Re out * c`` in float32; ``None`` for an output that holds no numbers."""
+    shape = flat.avals[var].shape
+    probe = np.ones(shape) if seed is None else rng.standard_normal(shape)
+    out = env[var] if var in env else tf.constant(flat.known[var])
+    if not (out.dtype.is_floating or out.dtype.is_complex):
+        return None
+    return tf.cast(tf.math.real(out), tf.float32) * tf.constant(probe, tf.float32)
+
+
+def _losses(products: Sequence[Any], count: int | None) -> Iterator[Any]:
+    """The sum of all, or that of each sample."""
+    held = [p for p in products if p is not None]
+    if count is None:
+        yield sum(map(tf.reduce_sum, held), tf.zeros(()))
+        return
+    batched = [p for p in held if p.shape.rank]
+    for i in range(min([count, *(p.shape[0] for p in batched)]) if batched else 0):
+        yield sum((tf.reduce_sum(p[i]) for p in batched), tf.zeros(()))
 
 
 def _shown(env: dict[int, Any], var: int, watched: Mapping[int, list[Seen]], visit: Visit) -> None:
