@@ -72,7 +72,7 @@ def initialize(
             name may also come second: ``initialize(model, "empirical", batch)``.
         params: parameters of a model that keeps them apart (Flax linen, Haiku, plain functions).
         progress: called with ``(done, total, name)`` during long work.
-        options: ``target`` (``auto``, ``unit``), ``distribution`` (``auto``, ``normal``,
+        options: ``target`` (``auto``, ``unit``, ``critical`` or a number), ``distribution`` (``auto``, ``normal``,
             ``truncated_normal``, ``uniform``, ``orthogonal``), ``residual`` (``auto``, ``share``, ``none``),
             ``scheme`` (a textbook scheme by name, such as ``he_normal``), ``bias`` (``auto``, ``zero``, ``keep``, or
             a number for all of them), ``gains``, ``overrides``, ``only``, ``skip``,
@@ -325,6 +325,7 @@ def _open(model: Any, spec: Any, params: Any, options: Options) -> _Session:
         graph, walk, reader(lambda n: stock[n] if n in stock else runtime.read([n])[n], fixed, shapes), kept=held,
         share=own and options.residual != "none", distribution=options.distribution, roles=dict(options.roles),
         auto=own and options.target == "auto", mirror=own and options.mirror, target=options.level, override=override,
+        critical=own and options.target == "critical",
         factor=lambda name: options.gain(name, *aliases.get(name, ())),
     )  # fmt: skip
     solver.levels.own = options.scheme == "lsuv"

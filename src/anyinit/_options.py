@@ -14,7 +14,7 @@ from typing import Any, cast
 from anyinit.errors import ConfigError, near
 
 MODES = ("analytic", "empirical")
-TARGETS = ("auto", "unit")
+TARGETS = ("auto", "unit", "critical")
 DISTRIBUTIONS = ("auto", "normal", "truncated_normal", "uniform", "orthogonal")
 RESIDUALS = ("auto", "share", "none")
 BIASES = ("auto", "zero", "keep")
@@ -39,7 +39,7 @@ class Options:
 
     mode: ``analytic`` (from theory alone) or ``empirical`` (from the caller's batches).
     target: ``unit`` asks for a second moment of 1 after every activation, ``level`` (the caller gave a number) for
-        ``level``; ``auto`` leaves the choice to the solver.
+        ``level``; ``critical`` puts every layer on the edge of chaos; ``auto`` leaves the choice to the solver.
     mirror: whether plain chains may be drawn in sign pairs.
     distribution: of the entries of a weight; ``auto`` chooses per weight. A dictionary from roles (``weight``,
         ``recurrent``, ``table`` and so on) chooses for these alone. roles: that choice.

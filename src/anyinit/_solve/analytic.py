@@ -14,6 +14,7 @@ from anyinit._core.tables import separate
 from anyinit._graph.graph import Graph, Leaf, Node
 from anyinit._graph.ops import Contract, Lookup, Pointwise
 from anyinit._rules.pointwise import as_source
+from anyinit._solve.critical import Critical
 from anyinit._solve.fans import fan_in, fan_out
 from anyinit._solve.levels import Levels
 from anyinit._solve.mirror import centred, mirrored_signal
@@ -50,7 +51,7 @@ class Solver:
     """Walks a graph forward and decides every scale on the way.
 
     read: actual values of a parameter, for those that are kept. kept: names to leave alone, with the
-    reason. targets: ``unit`` or a number, the second moment asked for after an activation.
+    reason. target: second moment asked for after an activation; ``auto`` and ``critical``: styles choose levels.
     """
 
     graph: Graph
@@ -63,6 +64,7 @@ class Solver:
     share: bool = True
     auto: bool = True
     mirror: bool = True
+    critical: bool = False
     distribution: str = "auto"
     roles: dict[str, str] = field(default_factory=dict[str, str])
     decisions: dict[int, Decision] = field(default_factory=dict[int, Decision])
@@ -269,6 +271,8 @@ class Solver:
             self.policy.style(leaf, node, place, node.inputs[1 - slot]) if self.auto and role == "weight" else Style()
         )
         z = self._dressed(leaf, 1.0, node, use, style)
+        if self.critical and role == "weight":
+            style = Critical(self.graph, self.levels, self.policy, self.depth).style(leaf, node, place, z)
         if role == "shared weight" and not place.curved and self._recurrent(leaf):
             role = "recurrent"
             std, target, why, flags = 1 / math.sqrt(fan), None, "recurrent: unit gain on the state", ()

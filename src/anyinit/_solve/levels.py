@@ -218,7 +218,7 @@ class Levels:
                 new = 0.5 * (max(low, -12.0) + min(high, 12.0))
             if abs(new) > 6 or high - low < 1e-13:
                 return (
-                    self._before(z, node, place, unit),
+                    self.before(z, node, place, unit),
                     None,
                     f"{why} cannot be reached: unit variance before it",
                     ("unreachable",),
@@ -229,15 +229,15 @@ class Levels:
             low, high = (low, x) if y > 0 else (x, high)
         if abs(y) > 1e-3:
             return (
-                self._before(z, node, place, unit),
+                self.before(z, node, place, unit),
                 None,
                 f"{why} cannot be reached: unit variance before it",
                 ("unreachable",),
             )
         return unit * math.exp(x), target, why, ()
 
-    def _before(self, z: Signal, node: Node, place: Region, unit: float) -> float:
-        """Scale that gives the argument of the first nonlinear function unit second moment."""
+    def before(self, z: Signal, node: Node, place: Region, unit: float) -> float:
+        """Scale for unit second moment at the argument of the first nonlinear function; ``unit``: at the output."""
         for position in place.nodes:
             after = self.graph.nodes[position]
             if isinstance(after.op, Pointwise) and after.op.fn in place.words:
