@@ -149,7 +149,7 @@ def test_an_empty_plan_has_a_report():
 def test_a_packed_weight_has_one_row_and_an_explanation_per_part():
     report = Report(Plan(0, (packed(),)))
     assert len(rows.table(report.layers)[0].cells) == 1
-    assert [line for line in report.explain("attn.in_proj_weight").splitlines() if line.endswith(":")] == [
+    assert [line for line in str(report.explain("attn.in_proj_weight")).splitlines() if line.endswith(":")] == [
         "  q:",
         "  k:",
         "  v:",

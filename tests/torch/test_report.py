@@ -94,7 +94,7 @@ def test_the_report_survives_json_without_its_model(language: tuple[Language, an
 def test_every_parameter_can_be_explained(language: tuple[Language, anyinit.Report]):
     model, report = language
     for name, _ in model.named_parameters():
-        assert report.explain(name).startswith(name)
+        assert str(report.explain(name)).startswith(name)
 
 
 def test_a_seed_from_entropy_is_reported_and_replays():

@@ -155,6 +155,7 @@ class Solver:
         for _ in range(3):
             self.decisions.clear()
             self.levels.starts.clear()
+            self.levels.shares.clear()
             self.walk.signals.clear()
             self.walk.variance.clear()
             self.policy.styles.clear()

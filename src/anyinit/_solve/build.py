@@ -10,6 +10,7 @@ from typing import Any
 from anyinit._core.tables import Table
 from anyinit._graph.graph import Leaf
 from anyinit._graph.ops import Contract, Lookup, Op, Opaque, Permute, Reshape, Slice
+from anyinit._solve import because
 from anyinit._solve.analytic import Decision, Solver
 from anyinit._solve.backward import gradients
 from anyinit._solve.bends import Bend, bends
@@ -113,7 +114,8 @@ def _part(
     if decision.role not in DRAWN:
         outs = tuple(range(len(solver.graph.values[i].shape)))
         draw = Draw(outs=outs, distribution="constant", value=decision.value)
-        return Part(role=decision.role, draw=draw, predicted_grad=grad, why=decision.why), ""
+        source = because.of_constant(decision.role)
+        return Part(role=decision.role, draw=draw, predicted_grad=grad, why=decision.why, source=source), ""
     if decision.region is None:
         return _table(solver, decision, grad, key), ""
     return _weight(solver, decision, behind[i], grad, key), ""
@@ -123,7 +125,8 @@ def _bias(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     shape = solver.graph.values[d.leaf].shape
     distribution = "uniform" if d.style.phase else "normal"
     draw = Draw(outs=tuple(range(len(shape))), distribution=distribution, std=d.std, key=key)
-    return Part(role="bias", draw=draw, predicted_grad=grad, why=d.why)
+    terms, source = because.of_bias(d)
+    return Part(role="bias", draw=draw, predicted_grad=grad, why=d.why, terms=terms, source=source)
 
 
 MEANT = {
@@ -149,9 +152,11 @@ def _table(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     usual = usual if solver.roles.get(d.role, "auto") == "auto" else solver.roles[d.role]
     distribution = str(solver.override(solver.graph.leaves[d.leaf].name).get("distribution", usual))
     draw = Draw((), (), (0,) if shape else (), tuple(range(1, len(shape))), distribution, d.std, key=key)
+    terms, source = because.of_table(solver, d)
     return Part(
         role=d.role, fan=1, fan_out=shape[-1] if shape else 1, draw=draw, target=d.std**2, predicted=d.std**2,
         predicted_output=d.std**2 * _summarized(solver, d), band=None, predicted_grad=grad, why=d.why, flags=d.flags,
+        terms=terms, source=source,
     )  # fmt: skip
 
 
@@ -182,12 +187,16 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
     rows = fan_out(solver.graph, node, d.use.slot)
     if rows < 16:
         flags = (*flags, "small fan-out: uncertain")
+    if because.behind_opaque(solver, d):
+        flags = (*flags, because.BEHIND)
+    terms, source = because.of_weight(solver, d)
     return Part(
         role=d.role, activation=bend.name, path=" -> ".join(solver.uses.feeds(d.region.output)),
         fan=d.fan, fan_out=rows,
         draw=Draw(view, groups, outs, ins, distribution, d.std, 0.0, key, mirrored=d.style.mirrored),
         target=d.target, predicted=end.m2, band=walk.band(end), predicted_output=level,
         output_band=output_band, predicted_grad=grad, chi=bend.chi, chi_1=bend.chi_1, why=d.why, flags=flags,
+        terms=terms, source=source,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from anyinit._graph.graph import Graph
 from anyinit._graph.ops import Lookup
-from anyinit._solve.plan import Draw, Part
+from anyinit._solve.plan import Draw, Part, Term
 from anyinit._solve.roles import Uses
 
 Shape = tuple[int, ...]
@@ -27,6 +27,8 @@ class Given:
     std: float
     value: float
     why: str = ""
+    terms: tuple[Term, ...] = ()
+    source: str = ""
 
     def sample(self, shape: Shape) -> NDArray[np.float64]:
         """Entries with the given statistics, for the predictions."""
@@ -45,10 +47,12 @@ class Given:
         ins = tuple(range(1, len(shape)))
         draw = Draw((), (), (0,) if shape else (), ins, self.distribution, self.std, self.value, key)
         why = self.why or f"standard deviation {self.std:g} given by the caller"
+        terms = self.terms or (Term("std", self.std, 1.0, "given by the caller"),)
         table = self.role not in {"bias", "gain", "slope", "shape"}
         return Part(
             role=self.role, fan=int(table), fan_out=shape[-1] if table and shape else 0, draw=draw,
             predicted=level if table else None, predicted_output=level if table else None, predicted_grad=grad, why=why,
+            terms=terms, source=self.source or "the caller",
         )  # fmt: skip
 
 
@@ -67,7 +71,8 @@ def given(graph: Graph, override: Callable[[str], Mapping[str, Any]]) -> dict[st
             found[leaf.name] = Given(role, "constant", 0.0, float(value or 0.0), why)
         elif std is not None and (value is not None or "weight" not in roles or "table" in roles):
             mean = (1.0 if role == "gain" else 0.0) if value is None else float(value)
-            found[leaf.name] = Given(role, distribution or "normal", float(std), mean, why)
+            reason = chosen.get("terms", ()), str(chosen.get("source", ""))
+            found[leaf.name] = Given(role, distribution or "normal", float(std), mean, why, *reason)
     return found
 
 

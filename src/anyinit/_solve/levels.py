@@ -18,6 +18,31 @@ FEW = 4  # outputs up to which a head is taken for a regression
 SMALL_HEAD = 0.1  # second moment of a regression's output at the start
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A residual branch's part of its stream: ``level / (weighed * split)``.
+
+    level: second moment of the stream where it starts. count: branches on it; None of a projected shortcut.
+    lean: share of the mean in the branch's level. split: growth on the way from the region's end to the sum.
+    """
+
+    level: float
+    count: int | None
+    lean: float = 0.0
+    split: float = 1.0
+
+    @property
+    def weighed(self) -> float:
+        """Branches, their means counted as they add: coherently."""
+        n = self.count or 1
+        return n * (1 - self.lean) + n * n * self.lean
+
+    @property
+    def target(self) -> float:
+        """Second moment asked for at the region's end."""
+        return self.level / self.weighed / self.split
+
+
 @dataclass
 class Levels:
     """Targets of every layer and the solver that meets them.
@@ -34,6 +59,7 @@ class Levels:
     share: bool = True
     heads: bool = False
     starts: dict[int, float] = field(default_factory=dict[int, float])
+    shares: dict[int, Share] = field(default_factory=dict[int, Share])  # by the end of a branch's region
     own: bool = False  # whether every level is set at the weight's own output, whatever follows
     scalars: bool = True  # whether a branch makes up for numbers it is multiplied by (a step size it must keep)
 
@@ -126,11 +152,12 @@ class Levels:
         ``N (1 - lean) + N^2 lean`` times one."""
         if not self.share:
             return None
-        split = 1.0
+        split, end = 1.0, value
         for _ in range(12):
             shortcut = self.streams.by_shortcut.get(value)
             if shortcut is not None and self.start(shortcut) > 0:
                 level = self.start(shortcut)
+                self.shares[end] = Share(level, None, split=split)
                 return level / split, f"projected shortcut: keeps the stream's second moment {level:.3g}"
             residual = self.streams.by_branch.get(value)
             if residual is not None:
@@ -141,7 +168,8 @@ class Levels:
                     return None
                 text = f"residual branch: 1/{count} of the stream's second moment {level:.3g}"
                 text += f", its mean ({lean:.0%} of its level) added {count} times over" if lean > 1e-3 else ""
-                return level / (count * (1 - lean) + count**2 * lean) / split, text
+                self.shares[end] = Share(level, count, lean, split)
+                return self.shares[end].target, text
             readers = self.uses.consumers.get(value, ())
             if len(readers) != 1:
                 return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -43,11 +44,27 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """One factor ``value ** power`` of a number; a power of zero stands beside it and is not multiplied."""
+
+    symbol: str
+    value: float
+    power: float
+    meaning: str = ""
+
+
+def product(terms: Iterable[Term]) -> float:
+    """What the factors multiply to."""
+    return math.prod(t.value**t.power for t in terms)
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One part of a parameter (the whole of most): its role, draw and predictions.
 
     All levels are second moments, means over draws; ``band`` and ``output_band`` hold the 5 and
-    95 % quantiles of a single draw. ``None`` where a quantity does not exist for the role.
+    95 % quantiles of a single draw. ``None`` where a quantity does not exist for the role. ``terms``
+    multiply to ``draw.std``, corrections left out; ``source`` says whose formula that is.
     """
 
     label: str = ""
@@ -71,6 +88,8 @@ class Part:
     measured_grad: float | None = None
     why: str = ""
     flags: tuple[str, ...] = ()
+    terms: tuple[Term, ...] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +188,7 @@ class Plan:
     version: int = VERSION
 
     _apply: ClassVar[Callable[..., Any] | None] = None  # handed down by the public functions
+    _explain: ClassVar[Callable[..., Any] | None] = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries and lists."""
@@ -197,6 +217,12 @@ class Plan:
         if Plan._apply is None:
             raise PlanError("Nothing can apply a plan yet", remedy="Import anyinit first.")
         return Plan._apply(self, model, input_spec, **options)
+
+    def explain(self, name: str) -> Any:
+        """Why a parameter, or every parameter of a module, gets its scale; see :meth:`anyinit.Report.explain`."""
+        if Plan._explain is None:
+            raise PlanError("Nothing can explain a plan yet", remedy="Import anyinit.Report first.")
+        return Plan._explain(self, name)
 
     def diff(self, other: Plan) -> list[tuple[str, str, Any, Any]]:
         """``(parameter, field, mine, theirs)`` for every difference in what would be written."""
@@ -228,10 +254,17 @@ def _tupled(data: dict[str, Any]) -> dict[str, Any]:
     return {k: _tuple(v) for k, v in data.items()}
 
 
-def _without(data: dict[str, Any], key: str) -> dict[str, Any]:
-    return _tupled({k: v for k, v in data.items() if k != key})
+def _without(data: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return _tupled({k: v for k, v in data.items() if k not in keys})
 
 
 def _weight(data: dict[str, Any]) -> Weight:
-    parts = tuple(Part(draw=Draw(**_tupled(p["draw"])), **_without(p, "draw")) for p in data["parts"])
+    parts = tuple(
+        Part(
+            draw=Draw(**_tupled(p["draw"])),
+            terms=tuple(Term(**t) for t in p.get("terms", ())),
+            **_without(p, "draw", "terms"),
+        )
+        for p in data["parts"]
+    )
     return Weight(parts=parts, **_without(data, "parts"))

@@ -14,6 +14,7 @@ from typing import Any
 from anyinit._graph.graph import Graph
 from anyinit._graph.ops import Contract
 from anyinit._solve.fans import fan_in, fan_out, receptive
+from anyinit._solve.plan import Term
 from anyinit._solve.regions import region
 from anyinit._solve.roles import Use, Uses
 from anyinit._solve.streams import Streams
@@ -41,52 +42,70 @@ class Fans:
 
 
 Fields = dict[str, Any]
-Scheme = Callable[[Fans, float | None], tuple[str, float, str]]
-"""Distribution, standard deviation (or value) and formula of one weight; the number is the caller's own, if any."""
+Terms = tuple[Term, ...]
+Scheme = Callable[[Fans, float | None], tuple[str, float, str, Terms]]
+"""Distribution, deviation (or value), formula and factors of one weight; the number is the caller's own, if any."""
+
+GLOROT, SAXE = "Glorot & Bengio 2010, eq. 12", "Saxe et al. 2014"
+HE, LECUN = "He et al. 2015, eq. 10", "LeCun et al. 1998, section 4.6"
+KRIZHEVSKY, RADFORD = "Krizhevsky et al. 2012, section 5", "Radford et al. 2019, section 2.3"
 
 
 def _xavier(distribution: str) -> Scheme:
-    def scheme(f: Fans, _: float | None) -> tuple[str, float, str]:
+    def scheme(f: Fans, _: float | None) -> tuple[str, float, str, Terms]:
         std = math.sqrt(2 / (f.fan_in + f.fan_out))
-        why = f"sqrt(2 / (fan_in + fan_out)) = sqrt(2 / ({f.fan_in} + {f.fan_out})) (Glorot & Bengio 2010, eq. 12)"
-        return distribution, std, why
+        why = f"sqrt(2 / (fan_in + fan_out)) = sqrt(2 / ({f.fan_in} + {f.fan_out})) ({GLOROT})"
+        both = Term(
+            "fan_in + fan_out", f.fan_in + f.fan_out, -0.5, f"{f.fan_in} terms per output, {f.fan_out} per input"
+        )
+        return (
+            distribution,
+            std,
+            why,
+            (Term("2", 2, 0.5, "their mean: forward asks for 1 / fan_in, backward 1 / fan_out"), both),
+        )
 
     return scheme
 
 
 def _per_input(distribution: str, gain: int, source: str) -> Scheme:
-    def scheme(f: Fans, _: float | None) -> tuple[str, float, str]:
-        return distribution, math.sqrt(gain / f.fan_in), f"sqrt({gain} / fan_in) = sqrt({gain} / {f.fan_in}) ({source})"
+    def scheme(f: Fans, _: float | None) -> tuple[str, float, str, Terms]:
+        fan = Term("fan_in", f.fan_in, -0.5, "terms each output sums")
+        two = (Term("2", 2, 0.5, "1 / E relu(z)^2, whatever follows here"),) if gain == 2 else ()
+        why = f"sqrt({gain} / fan_in) = sqrt({gain} / {f.fan_in}) ({source})"
+        return distribution, math.sqrt(gain / f.fan_in), why, (*two, fan)
 
     return scheme
 
 
 def _constant(default: float) -> Scheme:
-    def scheme(_: Fans, number: float | None) -> tuple[str, float, str]:
+    def scheme(_: Fans, number: float | None) -> tuple[str, float, str, Terms]:
         value = default if number is None else number
-        return "constant", value, f"{value:g} everywhere"
+        return "constant", value, f"{value:g} everywhere", ()
 
     return scheme
 
 
-def _normal(_: Fans, number: float | None) -> tuple[str, float, str]:
+def _normal(_: Fans, number: float | None) -> tuple[str, float, str, Terms]:
     std = SMALL if number is None else number
-    return "normal", std, f"the fixed {std:g}, whatever the fans"
+    return "normal", std, f"the fixed {std:g}, whatever the fans", (Term("std", std, 1, "fixed, whatever the fans"),)
 
 
-def _orthogonal(f: Fans, _: float | None) -> tuple[str, float, str]:
-    why = f"orthonormal rows or columns: entries of variance 1 / {f.longest} (Saxe et al. 2014)"
-    return "orthogonal", 1 / math.sqrt(f.longest), why
+def _orthogonal(f: Fans, _: float | None) -> tuple[str, float, str, Terms]:
+    why = f"orthonormal rows or columns: entries of variance 1 / {f.longest} ({SAXE})"
+    longest = Term("longest", f.longest, -0.5, "longer side of the matrix: squares along it sum to one")
+    return "orthogonal", 1 / math.sqrt(f.longest), why, (longest,)
 
 
-def _gpt2(f: Fans, _: float | None) -> tuple[str, float, str]:
+def _gpt2(f: Fans, _: float | None) -> tuple[str, float, str, Terms]:
+    std = Term("std", GPT2, 1, "fixed, whatever the fans")
     if not f.branches:
-        return "normal", GPT2, f"the fixed {GPT2:g} (Radford et al. 2019)"
-    why = f"{GPT2:g} / sqrt({f.branches}), the branches its stream adds up (Radford et al. 2019, section 2.3)"
-    return "normal", GPT2 / math.sqrt(f.branches), why
+        return "normal", GPT2, f"the fixed {GPT2:g} (Radford et al. 2019)", (std,)
+    why = f"{GPT2:g} / sqrt({f.branches}), the branches its stream adds up ({RADFORD})"
+    many = Term("N", f.branches, -0.5, "branches its residual stream adds up")
+    return "normal", GPT2 / math.sqrt(f.branches), why, (std, many)
 
 
-HE, LECUN = "He et al. 2015, eq. 10", "LeCun et al. 1998, section 4.6"
 FORMULAS: dict[str, Scheme] = {
     "zeros": _constant(0.0),
     "constant": _constant(FILL),
@@ -98,6 +117,17 @@ FORMULAS: dict[str, Scheme] = {
     "lecun_normal": _per_input("normal", 1, LECUN),
     "orthogonal": _orthogonal,
     "gpt2": _gpt2,
+}
+
+SOURCES = {
+    "normal": KRIZHEVSKY,
+    "xavier_uniform": GLOROT,
+    "xavier_normal": GLOROT,
+    "he_uniform": HE,
+    "he_normal": HE,
+    "lecun_normal": LECUN,
+    "orthogonal": SAXE,
+    "gpt2": RADFORD,
 }
 
 
@@ -123,15 +153,17 @@ class Schemes:
         if f.role == "weight" or f.role in TABLES:
             if scheme == "lsuv":
                 return {"distribution": "orthogonal"} if f.role == "weight" else {}
-            distribution, amount, why = FORMULAS[scheme](f, number)
+            distribution, amount, why, terms = FORMULAS[scheme](f, number)
             why = f"{scheme}: {why}"
             if distribution == "constant" or not amount:
                 return {"distribution": "constant", "value": amount, "why": why}
-            return {"distribution": distribution, "std": amount, "why": why}
+            more = {"terms": terms, "source": SOURCES[scheme]}
+            return {"distribution": distribution, "std": amount, "why": why, **more}
         if f.role in {"token", "position"} and scheme != "lsuv":
             if scheme in {"zeros", "constant"}:
                 return {"distribution": "constant", "value": FORMULAS[scheme](f, number)[1], "why": f"{scheme}"}
-            return {"distribution": "normal", "std": BESIDE, "why": f"{scheme} names no tokens: the usual {BESIDE:g}"}
+            why, terms = f"{scheme} names no tokens: the usual {BESIDE:g}", (Term("std", BESIDE, 1, "the usual one"),)
+            return {"distribution": "normal", "std": BESIDE, "why": why, "terms": terms, "source": "Devlin et al. 2019"}
         return {}
 
     def _fans(self, leaf: int) -> Fans | None:

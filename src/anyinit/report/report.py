@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from anyinit._solve.plan import Certificate, Plan, Stability
-from anyinit.errors import ConfigError, UnhealthyError, near
-from anyinit.report import diagnosis, html, markdown, records, text
+from anyinit.errors import UnhealthyError
+from anyinit.report import diagnosis, html, markdown, reasons, records, text
 from anyinit.report.diagnosis import Finding
+from anyinit.report.explanation import Explanation
 from anyinit.report.records import Layer, OpaqueOp, Unscaled
 
 
@@ -107,8 +108,11 @@ class Report:
             listed = "\n".join(f"  - {f}" for f in found)
             raise UnhealthyError(f"{len(found)} finding{'s' if len(found) > 1 else ''}:\n{listed}")
 
-    def explain(self, name: str) -> str:
-        """In words: how a parameter, or every parameter of a module, was set and what was expected of it.
+    def explain(self, name: str) -> Explanation:
+        """Why a parameter, or every parameter of a module, was set as it was, and what was expected of it.
+
+        The factors shown multiply to the standard deviation that was planned; what was measured and corrected on the
+        drawn network comes on top and is named.
 
         Args:
             name: of a parameter (``"2.weight"``) or of a module (``"2"``, ``"blocks.3.mlp.fc2"``).
@@ -116,16 +120,7 @@ class Report:
         Raises:
             ConfigError: if no parameter or module has this name; near matches are named.
         """
-        for record in self.parameters:
-            if name in (record.name, *record.aliases):
-                return text.explain(record)
-        for entry in self.unscaled:
-            if entry.name == name:
-                return f"{name} is not set: {entry.reason}"
-        known = [r.name for r in self.parameters] + [u.name for u in self.unscaled]
-        if inside := [n for n in known if n.startswith(name + ".")]:
-            return "\n\n".join(self.explain(n) for n in inside)
-        raise ConfigError("No parameter has this name.", value=repr(name), remedy=near(name, known, limit=12))
+        return reasons.find(self.plan, self.parameters, name)
 
     def to_text(self, *, compact: bool = True) -> str:
         """The table as text; ``compact=False`` gives repeated blocks a row each."""

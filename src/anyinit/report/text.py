@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from anyinit._solve.plan import Part
 from anyinit.report import rows
-from anyinit.report.records import Layer
-from anyinit.report.rows import Column, number
+from anyinit.report.rows import Column
 
 if TYPE_CHECKING:
     from anyinit.report.report import Report
@@ -81,55 +78,6 @@ def section(heading: str, entries: list[str]) -> list[str]:
     shown = [f"  - {entry}" for entry in told[:LISTED]]
     more = [f"  - and {len(told) - LISTED} more"] if len(told) > LISTED else []
     return ["", f"{heading}:", *shown, *more]
-
-
-def explain(record: Layer) -> str:
-    """A paragraph on one parameter and a line on each of its parts."""
-    lines = [f"{record.name} {record.shape} {record.dtype}: {record.role or 'parameter'}"]
-    if record.aliases:
-        lines.append(f"  also known as {', '.join(record.aliases)}")
-    for part in record.parts:
-        indent = "  "
-        if part.label:
-            lines.append(f"  {part.label}:")
-            indent = "    "
-        lines += [indent + line for line in _part(part)]
-    return "\n".join(lines)
-
-
-def _part(part: Part) -> Iterator[str]:
-    draw = part.draw
-    if draw.distribution == "constant":
-        yield f"set to {number(draw.value)}"
-    elif draw.distribution == "keep":
-        yield "left as it is"
-    else:
-        corrected = f", of which {draw.factor:.4g} is a measured correction" if draw.factor != 1 else ""
-        mirrored = f", mirrored ({draw.mirrored})" if draw.mirrored else ""
-        yield f"drawn {draw.distribution}, standard deviation {draw.std * draw.factor:.4g}{corrected}{mirrored}"
-    if part.fan:
-        yield f"fan {part.fan} in, {part.fan_out} out"
-    if part.path:
-        yield f"feeds {part.path}"
-    yield from _level("level at its target", part.predicted, part.band, part.measured)
-    yield from _level("level at its output", part.predicted_output, part.output_band, part.measured_output)
-    if part.planned is not None and part.planned != part.predicted:
-        yield f"before the correction theory expected {number(part.planned)}"
-    yield from _level("gradient", part.predicted_grad, None, part.measured_grad)
-    if part.chi is not None or part.chi_1 is not None:
-        yield f"slopes: chi {number(part.chi)} (level), chi_1 {number(part.chi_1)} (gradient)"
-    if part.why:
-        yield f"why: {part.why}"
-    if part.flags:
-        yield f"assumed: {', '.join(part.flags)}"
-
-
-def _level(name: str, level: float | None, band: tuple[float, float] | None, seen: float | None) -> Iterator[str]:
-    if level is None:
-        return
-    within = f" (90 % of draws {number(band[0])} to {number(band[1])})" if band else ""
-    measured = f", measured {number(seen)}" if seen is not None else ""
-    yield f"{name}: predicted {number(level)}{within}{measured}"
 
 
 def _table(columns: list[Column]) -> list[str]:
