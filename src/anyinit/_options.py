@@ -203,7 +203,7 @@ def resolve_seed(seed: Any) -> tuple[int, str]:
         return secrets.randbits(48), "fresh entropy"
     if isinstance(seed, numbers.Integral) and not isinstance(seed, bool):
         if not 0 <= int(seed) < SEED_LIMIT:
-            raise ConfigError("A seed lies between 0 and 2**64 - 1.", value=int(seed))
+            raise ConfigError("A seed lies between 0 and 2**64 - 1.", value=int(seed), remedy="Pass such a number.")
         return int(seed), "given"
     framework = sys.modules.get(type(seed).__module__.partition(".")[0].replace("jaxlib", "jax"))
     if hasattr(seed, "initial_seed") and framework is not None:

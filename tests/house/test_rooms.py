@@ -28,6 +28,7 @@ MAY_IMPORT["_api"] = {*MAY_IMPORT}
 MAY_IMPORT["jax"] = MAY_IMPORT["_entries"] = {"_frameworks"}
 MAY_IMPORT["__init__"] = {*MAY_IMPORT}
 MAY_IMPORT["cli"] = {"__init__", "errors"}
+MAY_IMPORT["__main__"] = {"cli"}
 MAY_IMPORT["testing"] = {*MAY_IMPORT}
 
 EVERYWHERE = {"numpy", "scipy"}

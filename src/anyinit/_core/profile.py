@@ -24,6 +24,11 @@ from anyinit.errors import ActivationError, ConfigError
 Array = NDArray[np.float64]
 Convention = Literal["rms", "std", "grad"]
 
+HELD_LEVEL = 100.0
+"""Growth of a relative error of the level that a depth may have."""
+HELD_GRADIENT = 10**2.2
+"""Ratio of gradients over a path that still trains (measured on a benchmark)."""
+
 _KEPT = 256
 _cache: OrderedDict[tuple[Any, ...], Profile] = OrderedDict()
 
@@ -215,6 +220,37 @@ class Profile:
     def jumps(self) -> tuple[float, ...]:
         """Points within 16 of zero where the value jumps."""
         return self._integrand.jumps
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence: whether a unit level can be held, and to how many plain layers level and gradient last.
+
+        An error of the level may grow to 100 times itself, gradients may differ by a factor of 160; both at the
+        operating variance, without normalization and residual connections.
+        """
+        if self.moments(0.0, self.operating_variance).m2 == 0:
+            return "Zero almost everywhere: nothing passes."
+        said = list[str]()
+        reach = self.diagnostics.reachable
+        if reach is not None:
+            said.append(f"No argument gives a unit level: E f^2 stays between {reach[0]:.3g} and {reach[1]:.3g}.")
+        level = math.log(HELD_LEVEL) / math.log(self.chi) if self.chi > 1 + 1e-6 else math.inf
+        slope = abs(math.log(self.chi_1)) if self.chi_1 > 0 else math.inf
+        gradient = math.log(HELD_GRADIENT) / slope if slope > 1e-6 else math.inf
+        if level == math.inf:
+            said.append(f"The level holds at any depth (chi = {self.chi:.3g}).")
+        else:
+            said.append(f"The level holds for about {level:.0f} plain layers (chi = {self.chi:.3g}).")
+        if gradient == 0:
+            said.append("No gradient passes (chi_1 = 0).")
+        elif gradient == math.inf:
+            said.append(f"So does the gradient (chi_1 = {self.chi_1:.3g})." if level == gradient else "")
+        else:
+            way = "shrinks" if self.chi_1 < 1 else "grows"
+            said.append(f"The gradient {way} by {self.chi_1:.3g} a layer, for about {gradient:.0f} of them.")
+        if min(level, gradient) < math.inf:
+            said.append("Deeper: normalize, or add residual connections.")
+        return " ".join(filter(None, said))
 
     def rows(self) -> list[tuple[str, str]]:
         """What :func:`print` shows, as pairs of label and text."""

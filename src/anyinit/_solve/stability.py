@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from anyinit._core.profile import HELD_GRADIENT, HELD_LEVEL
 from anyinit._graph.ops import Contract, Normalize, Softmax
 from anyinit._solve.analytic import Solver
 from anyinit._solve.bends import Bend
 from anyinit._solve.plan import Stability
 
-HELD_LEVEL = 100.0  # growth of a relative error of the level that a depth may have
-HELD_GRADIENT = 10**2.2  # ratio of gradients over a path that still trains (measured on a benchmark)
 BENIGN = 2.0  # growth of a relative error of the level that needs no words
 SHOWN = 16  # paths reported
 

@@ -184,7 +184,7 @@ def parse(model: nn.Module, spec: Any, forward: Callable[..., Any] | None) -> In
         )
     device, dtype = device_of(model), dtype_of(model)
     vocabulary = first_vocabulary(model)
-    tree = _read(spec, _Make(device, dtype, vocabulary))
+    tree = _read(spec, _Make(device, dtype, vocabulary, smallest_vocabulary(model)))
     if isinstance(tree, Mapping):
         spread = "kwargs"
     else:
@@ -224,10 +224,18 @@ class _Make:
     device: torch.device
     dtype: torch.dtype
     vocabulary: int | None
+    smallest: int | None = None
 
     def slot(self, shape: tuple[int, ...]) -> Slot:
         """Ids for a model that starts with a lookup, else numbers of the model's own type."""
         return Slot(shape, torch.int64, self.vocabulary) if self.vocabulary else Slot(shape, self.dtype)
+
+    def typed(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Slot:
+        """Numbers of a stated type; integers are ids of the smallest table of the model, else 0 and 1."""
+        own = torch.from_numpy(np.empty(0, dtype)).dtype
+        if own.is_floating_point or own.is_complex:
+            return Slot(shape, own)
+        return Slot(shape, own, 2 if own == torch.bool else self.smallest or 2)
 
 
 def _is_shape(spec: Any) -> bool:
@@ -263,6 +271,8 @@ def _read(spec: Any, make: _Make) -> Any:
         return type(spec)(*(_read(item, make) for item in spec))
     if isinstance(spec, (list, tuple)):
         return type(spec)(_read(item, make) for item in spec)
+    if isinstance(getattr(spec, "shape", None), tuple) and isinstance(getattr(spec, "dtype", None), np.dtype):
+        return make.typed(spec.shape, spec.dtype)
     if _record(spec):
         return _rebuilt(spec, lambda item: _read(item, make))
     if spec is None or isinstance(spec, (bool, int, float, str)):
@@ -310,3 +320,9 @@ def first_vocabulary(model: nn.Module) -> int | None:
         ):
             return None
     return None
+
+
+def smallest_vocabulary(model: nn.Module) -> int | None:
+    """Number of ids that every table of the model has, None without one."""
+    tables = [m.num_embeddings for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))]
+    return min(tables, default=None)

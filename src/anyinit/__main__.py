@@ -1,0 +1,10 @@
+"""``python -m anyinit``: the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from anyinit.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
