@@ -76,7 +76,7 @@ __all__ = [
 
 _HOMES = {
     "init_": "anyinit._entries",
-    "Plan": "anyinit._solve.plan",
+    "Plan": "anyinit.report",
     "Report": "anyinit.report",
     "Diagnosis": "anyinit._health.view",
 }

@@ -266,5 +266,5 @@ def test_it_prints_what_matters() -> None:
     assert "E f^2 between" in repr(profile("tanh"))
     assert "and 27 more" in repr(activation_profile(np.floor))
     page = activation_profile("hardshrink")._repr_html_()
-    assert "<caption>hardshrink</caption>" in page
-    assert "<th>jumps</th><td>-0.5, 0.5</td>" in page
+    assert "<b>hardshrink</b>" in page
+    assert ">jumps</td>" in page and ">-0.5, 0.5</td>" in page

@@ -15,13 +15,14 @@ LONGEST = 450
 # Each room and the rooms it may import from; a room may always import from itself.
 MAY_IMPORT = {
     "errors": set(),
-    "_core": {"errors"},
+    "_notebook": set(),
+    "_core": {"errors", "_notebook"},
     "_options": {"errors"},
     "_graph": {"errors", "_core"},
     "_rules": {"errors", "_core", "_graph"},
-    "_solve": {"errors", "_core", "_graph", "_rules", "_options"},
-    "report": {"errors", "_core", "_graph", "_rules", "_solve"},
-    "_health": {"errors", "_core", "_graph", "_rules", "_solve", "report"},
+    "_solve": {"errors", "_core", "_graph", "_rules", "_options", "_notebook"},
+    "report": {"errors", "_notebook", "_core", "_graph", "_rules", "_solve"},
+    "_health": {"errors", "_notebook", "_core", "_graph", "_rules", "_solve", "report"},
     "_frameworks": {"errors", "_core", "_graph"},
 }
 MAY_IMPORT["_api"] = {*MAY_IMPORT}

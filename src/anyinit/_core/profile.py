@@ -6,7 +6,6 @@ Definitions follow Poole et al. 2016 and Schoenholz et al. 2017: pre-activations
 
 from __future__ import annotations
 
-import html
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anyinit import _notebook
 from anyinit._core import fixed
 from anyinit._core.gaussian import Integrand, Moments, checked, pair
 from anyinit._core.registry import Resolved, resolve
@@ -277,8 +277,7 @@ class Profile:
         return f"Profile({self.label}: {'; '.join(f'{k} = {v}' for k, v in self.rows())})"
 
     def _repr_html_(self) -> str:
-        body = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in self.rows())
-        return f"<table><caption>{html.escape(self.label)}</caption>{body}</table>"
+        return _notebook.view(self.label, _notebook.table((), self.rows()), _notebook.lines([self.verdict]))
 
 
 def activation_profile(activation: Any, /, **params: Any) -> Profile:

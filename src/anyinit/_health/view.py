@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from anyinit import _notebook
 from anyinit._health.facts import BINS, REACH, Facts
 from anyinit._health.judge import Trouble, judge
 from anyinit.errors import ConfigError, UnhealthyError
@@ -113,13 +113,9 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         head, *body = self.rows()
-        cells = "".join(f"<th>{escape(c)}</th>" for c in head)
-        rows = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in r) + "</tr>" for r in body)
-        found = "".join(f"<li>{escape(str(t))}</li>" for t in self.findings)
-        return (
-            f"<div><p><b>{escape(self.verdict())}</b></p><ul>{found}</ul>"
-            f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>"
-        )
+        said = [*(f"{k}. {t}" for k, t in enumerate(self.findings, 1)), *(f"Note: {n}" for n in self.facts.notes)]
+        parts = _notebook.lines(said), _notebook.table(head, body, (0, 1))
+        return _notebook.view(self.verdict(), *parts, healthy=self.healthy)
 
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:

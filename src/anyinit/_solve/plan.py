@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
+from html import escape
 from typing import Any, ClassVar
 
 from anyinit.errors import PlanError
@@ -188,6 +189,7 @@ class Plan:
     version: int = VERSION
 
     _apply: ClassVar[Callable[..., Any] | None] = None  # handed down by the public functions
+    _html: ClassVar[Callable[[Plan], str] | None] = None  # handed down by the report
     _explain: ClassVar[Callable[..., Any] | None] = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,6 +225,9 @@ class Plan:
         if Plan._explain is None:
             raise PlanError("Nothing can explain a plan yet", remedy="Import anyinit.Report first.")
         return Plan._explain(self, name)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>" if Plan._html is None else Plan._html(self)
 
     def diff(self, other: Plan) -> list[tuple[str, str, Any, Any]]:
         """``(parameter, field, mine, theirs)`` for every difference in what would be written."""

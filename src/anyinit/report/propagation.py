@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from anyinit import _notebook
 from anyinit._solve.study import Curves
 from anyinit.errors import ConfigError
 from anyinit.report import style
@@ -50,9 +50,7 @@ class Propagation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(h)}</th>" for h in HEADINGS)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows())
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return _notebook.view("Norms and angles through depth", _notebook.table(HEADINGS, self.rows()))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, fit for JSON (NaN and infinity become None)."""

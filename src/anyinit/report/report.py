@@ -183,3 +183,6 @@ class Report:
 
     def _repr_html_(self) -> str:
         return html.render(self)
+
+
+Plan._html = staticmethod(lambda planned: html.render(Report(planned)))
