@@ -50,3 +50,26 @@ def test_a_planted_fault_is_found_where_it_was_planted(fault: Fault):
 def test_the_same_network_without_a_fault_has_no_finding(activation: str):
     fault = next(f for f in FAULTS if f.activation == activation and f.loss)
     assert diagnosed(fault, planted=False).findings == ()
+
+
+LOSSES = {
+    "dense": lambda y, z: keras.ops.mean(keras.ops.categorical_crossentropy(y, z, from_logits=True)),
+    "sparse": lambda y, z: keras.ops.mean(
+        keras.ops.sparse_categorical_crossentropy(np.argmax(y, -1), z, from_logits=True)
+    ),
+    "dense object": lambda y, z: keras.losses.CategoricalCrossentropy(from_logits=True)(y, z),
+    "sparse object": lambda y, z: keras.losses.SparseCategoricalCrossentropy(from_logits=True)(np.argmax(y, -1), z),
+    "probabilities": lambda y, z: keras.losses.CategoricalCrossentropy()(y, keras.ops.softmax(z)),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_classes_are_seen_in_every_spelling_of_cross_entropy(name: str):
+    rng = np.random.default_rng(0)
+    arrays, (x, y) = sound(rng), batch(rng)
+    sane = anyinit.diagnose(stack(arrays, "relu"), x, lambda model, inputs: LOSSES[name](y, model(inputs)))
+    assert sane.facts.classes == y.shape[1]
+    assert sane.findings == ()
+    arrays[f"w{DEPTH - 1}"] *= 12
+    wild = anyinit.diagnose(stack(arrays, "relu"), x, lambda model, inputs: LOSSES[name](y, model(inputs)))
+    assert [t.kind for t in wild.findings] == ["first loss"]

@@ -41,7 +41,25 @@ def array(w, x):
 
 
 ACTIVATIONS = (tf.nn.relu6, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.nn.gelu, tf.nn.silu)
+LABELS = np.array([3, 0, 1, 1, 2], np.int32)
+SHARES = np.eye(4, dtype=np.float32)[LABELS] * 0.8 + 0.05
 CASES = {
+    "a loss of classes": (lambda w, x: tf.nn.softmax_cross_entropy_with_logits(SHARES, x @ w), (3, 4), (5, 3)),
+    "a loss of class numbers": (
+        lambda w, x: tf.nn.sparse_softmax_cross_entropy_with_logits(LABELS, x @ w),
+        (3, 4),
+        (5, 3),
+    ),
+    "the gradient of a loss of classes": (
+        lambda w, x: tf.raw_ops.SoftmaxCrossEntropyWithLogits(features=x @ w, labels=SHARES)[1],
+        (3, 4),
+        (5, 3),
+    ),
+    "the gradient of a loss of class numbers": (
+        lambda w, x: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=x @ w, labels=LABELS)[1],
+        (3, 4),
+        (5, 3),
+    ),
     "a matrix product": (lambda w, x: x @ w, (3, 4), (5, 3)),
     "a transposed weight": (lambda w, x: tf.matmul(x, w, transpose_b=True), (4, 3), (5, 3)),
     "one matrix for a batch": (lambda w, x: x @ w, (3, 4), (2, 5, 3)),

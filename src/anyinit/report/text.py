@@ -62,6 +62,8 @@ def remarks(report: Report) -> list[str]:
 def verdict(report: Report) -> str:
     """One sentence: healthy or how many findings, and what it rests on."""
     found, count = len(report.findings), len(report.layers)
+    if not report.counts["tensors"]["total"]:
+        return "Nothing to initialize: the model has no parameters."
     measured = sum(r.measured is not None or r.measured_output is not None for r in report.layers)
     basis = f"{measured} of {count} levels measured" if measured else "nothing measured"
     if found:

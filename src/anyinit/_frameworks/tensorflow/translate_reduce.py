@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from anyinit._frameworks.primitives.flat import Step
 from anyinit._frameworks.primitives.lower import Bound, Lowering, out_kind, out_shape, translates
 from anyinit._frameworks.tensorflow.lower import as_primitive, channel_first, numbers, padding
-from anyinit._graph.ops import Pool, PoolWindow, Reduce, Softmax
+from anyinit._graph.ops import Gather, Pool, PoolWindow, Reduce, Softmax
 
 KINDS = {
     "Sum": "sum", "Mean": "mean", "Max": "max", "Min": "min", "Prod": "prod", "All": "all", "Any": "any",
@@ -30,6 +32,28 @@ def reduce(low: Lowering, step: Step, x: Bound, axes: Bound) -> Any:
 @translates("Softmax", "LogSoftmax")
 def softmax(low: Lowering, step: Step, x: Bound) -> Bound:
     return low.made(Softmax(len(x.shape) - 1, step.name == "LogSoftmax"), (low.full(x),), x.shape, x.kind)
+
+
+@translates("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
+def cross_entropy(low: Lowering, step: Step, x: Bound, labels: Bound) -> list[Bound]:
+    """``-sum(p log softmax(x))`` of every row, and its gradient ``softmax(x) - p``; sparse labels are the place of the
+    one in ``p``."""
+    rows, classes = x.shape
+    logs = low.made(Softmax(1, log=True), (low.full(x),), x.shape, x.kind)
+    column = low.relabel(labels, (rows, 1), [0, None]) if len(labels.shape) == 1 else labels
+    if len(labels.shape) == 1:
+        picked = low.made(Gather(1), (low.full(logs), low.full(column)), (rows, 1), x.kind)
+        picked = Bound((rows,), x.kind, low.reshape(picked.value, (rows,)))
+        wide = low.relabel(column, x.shape, [0, 1])
+        places = Bound(x.shape, column.kind, data=np.broadcast_to(np.arange(classes), x.shape))
+        p = low.pointwise("eq", [wide, places], x.shape)
+    else:
+        p = column
+        product = low.pointwise("mul", [logs, p], x.shape)
+        picked = low.made(Reduce("sum", (1,), False), (low.full(product),), (rows,), x.kind)
+    loss = low.pointwise("neg", [picked], (rows,))
+    share = low.made(Softmax(1, log=False), (low.full(x),), x.shape, x.kind)
+    return [loss, low.pointwise("sub", [share, p], x.shape)]
 
 
 @translates("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D")
