@@ -143,6 +143,7 @@ def test_html_tags_are_balanced():
 def test_an_empty_plan_has_a_report():
     told = str(Report(Plan(3, ())))
     assert told.startswith("AnyInit: 0 tensors")
+    assert told.endswith("Nothing to initialize: the model has no parameters.")
     assert "seed 3" in told
 
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anyinit._core.field import GRID
 from anyinit._core.tables import Layout, Table, align, build, collapse, conform, gather_down, separate, simplify, single
 from anyinit._graph import ops
 from anyinit._graph.interpret import apply, output_shape
 from anyinit._rules import ADJOINT, FORWARD
 from anyinit._rules.base import Site
-from anyinit._rules.pointwise import as_source
+from anyinit._rules.pointwise import as_source, slopes
 from anyinit._rules.structure import divisible, reshape_layout
 from anyinit.testing import Field, Weights, draw_table, pair_moments
 from rule_rows import ROWS, Row
@@ -267,3 +268,11 @@ def test_a_short_random_network_is_predicted_from_its_input(steps: list, seed: i
     )
     means = values.reshape(draws, -1).mean(1)
     assert abs(means.mean() - signal.mean) < 5 * means.std() / math.sqrt(draws) + 0.05 * math.sqrt(pairs[:, 0].mean())
+
+
+@pytest.mark.parametrize("width", [0.1, 1.0, 1.5, 2.5])
+def test_a_large_tail_of_the_operand_does_not_blunt_the_slope_where_the_operand_is(width: float):
+    x = np.cosh(width * GRID)
+    (slope,) = slopes(ops.Pointwise("log", (None,)), [x])
+    near = np.abs(GRID) < 4
+    np.testing.assert_allclose(slope[near], 1 / x[near], rtol=1e-5)

@@ -47,6 +47,7 @@ BAD: dict[str, tuple[type[AnyInitError], str, tuple[Any, ...], dict[str, Any]]] 
     "negative shape": (ConfigError, "empty", ((-3, 24),), {}),
     "one NaN": (ConfigError, "1 of 192 entries are NaN", (broken(7),), {}),
     "one infinity": (ConfigError, "not finite", (broken(190),), {"mode": "empirical"}),
+    "sparse batch": (ConfigError, "to_dense", (torch.eye(8, 24).to_sparse(),), {}),
     "input of no use": (ConfigError, "cannot be used", (object(),), {}),
     "no tensor inside": (ConfigError, "holds no tensor", ({},), {}),
     "wrong width": (TraceError, "shapes cannot be multiplied", ((8, 23),), {}),
@@ -150,6 +151,31 @@ def test_a_model_that_fails_by_itself_is_as_before():
         anyinit.initialize(model, torch.randn(8, 24), "empirical")
     assert caught.value.__cause__ is not None
     assert {k: v for k, v in state(model).items() if k != "noise"} == {k: v for k, v in before.items() if k != "noise"}
+
+
+class Stepping(nn.Module):
+    """Trains itself whenever gradients are on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(24, 6)
+        self.optimizer = torch.optim.SGD(self.layer.parameters(), 0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            self.optimizer.zero_grad()
+            self.layer(x).sum().backward()
+            self.optimizer.step()
+        return self.layer(x)
+
+
+def test_a_model_that_trains_itself_in_a_run_is_diagnosed_and_not_changed():
+    model = Stepping()
+    before, batch = state(model), torch.randn(8, 24, generator=torch.Generator().manual_seed(0))
+    anyinit.diagnose(model, batch)
+    assert state(model) == before
+    model(batch)
+    assert state(model)["tensors"] != before["tensors"]  # the step is real
 
 
 @pytest.mark.parametrize("mode", ["analytic", "empirical"])

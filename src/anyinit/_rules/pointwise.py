@@ -18,6 +18,7 @@ from scipy.special import ndtr, ndtri
 from anyinit._core.field import (
     GRID,
     WEIGHT,
+    WEIGHT2,
     Nodes,
     Signal,
     Source,
@@ -58,14 +59,15 @@ def _chosen(condition: Nodes, yes: Nodes, no: Nodes) -> Nodes:
 def slopes(op: Pointwise, operands: list[Nodes]) -> list[Nodes]:
     """Partial derivative with respect to each tensor operand, by central differences.
 
-    Steps are 1e-6 of the operand's size; node positions never sit on a kink, so the error is 1e-9.
+    Steps are 1e-6 of the operand's size, at least 1e-9 of its mean: the tail of ``cosh`` would step out of the domain
+    of the ``log`` behind it. Node positions never sit on a kink, so the error is 1e-9.
     """
     out: list[Nodes] = []
     for i, x in enumerate(operands):
         if op.fn == "where" and i == 0 and op.args[0] is None:
             out.append(np.zeros(np.broadcast_shapes(*(np.shape(o) for o in operands))))
             continue
-        h = 1e-6 * (1e-3 * (float(np.max(np.abs(x))) or 1.0) + np.abs(x))
+        h = 1e-6 * (1e-3 * (_size(x) or 1.0) + np.abs(x))
         up = evaluate(op, [*operands[:i], x + h, *operands[i + 1 :]])
         down = evaluate(op, [*operands[:i], x - h, *operands[i + 1 :]])
         slope = (up - down) / (2 * h)
@@ -74,6 +76,18 @@ def slopes(op: Pointwise, operands: list[Nodes]) -> list[Nodes]:
         whole = slope.shape == x.shape == GRID.shape
         out.append(_at_kinks(x, 0.5 * (up + down), slope) if whole else slope)
     return out
+
+
+def _size(x: Nodes) -> float:
+    """Mean magnitude: over the grid's weights, or over equally likely points."""
+    size = np.abs(x)
+    on_grid = x.ndim == 1 and x.shape == WEIGHT.shape
+    on_plane = x.ndim == 2 and set(x.shape) <= {1, WEIGHT.size}
+    if on_grid or on_plane:
+        mean = float(WEIGHT @ size) if on_grid else float((WEIGHT2 * size).sum())
+    else:
+        mean = float(size.mean()) if x.size else 0.0
+    return mean if math.isfinite(mean) else float(np.median(size))
 
 
 def _at_kinks(x: Nodes, y: Nodes, slope: Nodes) -> Nodes:

@@ -286,6 +286,11 @@ def _check(name: str, leaf: Tensor | Slot) -> None:
     shape = tuple(leaf.shape)
     if any(n <= 0 for n in shape):
         raise ConfigError(f"The batch {name} is empty", value=shape, remedy="Pass at least one sample.")
+    if isinstance(leaf, Tensor) and leaf.layout != torch.strided:
+        raise ConfigError(
+            f"The batch {name} is sparse, which cannot be recorded", value=str(leaf.layout),
+            remedy="Pass batch.to_dense(), or make it sparse inside forward=.",
+        )  # fmt: skip
     if isinstance(leaf, Tensor) and not leaf.is_meta and (leaf.is_floating_point() or leaf.is_complex()):
         bad = int((~torch.isfinite(leaf.detach())).sum())
         if bad:

@@ -219,7 +219,7 @@ class TorchRuntime:
         generator = None if seed is None else torch.Generator().manual_seed(seed)
         found: list[dict[str, Array]] = []
         with ExitStack() as stack, torch.enable_grad():
-            used = self._prepare(stack, weights, rec)
+            used = self._prepare(stack, weights, rec, copied=True)  # a model may take a step of its own inside
             named = [(n, p) for n, p in used.items() if p.requires_grad]
             stack.enter_context(torch.enable_grad())
             result = self._call(self._inputs.real())
@@ -250,14 +250,17 @@ class TorchRuntime:
         except RuntimeError as error:
             raise refused(error, self._inputs) from error
 
-    def _prepare(self, stack: ExitStack, weights: Mapping[str, Array], rec: Recording) -> dict[str, Tensor]:
-        """Enter everything a run on other weights needs; returns the weights it uses."""
+    def _prepare(
+        self, stack: ExitStack, weights: Mapping[str, Array], rec: Recording, *, copied: bool = False
+    ) -> dict[str, Tensor]:
+        """Enter everything a run on other weights needs; returns the weights it uses. ``copied``: none of them is the
+        model's own memory."""
         from anyinit._frameworks.torch.guard import seed_noise, unchanged
         from anyinit._frameworks.torch.recording import level_of
         from anyinit._frameworks.torch.weights import substituted
 
         stack.enter_context(unchanged(self.model, training=rec.training))
-        used = stack.enter_context(substituted(self.model, weights, all_copied=rec.writes))
+        used = stack.enter_context(substituted(self.model, weights, all_copied=copied or rec.writes))
         stack.enter_context(level_of(rec.level))
         seed_noise(0)
         return used
