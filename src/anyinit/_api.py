@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from anyinit import _options
-from anyinit._core.profile import activation_profile, gain
+from anyinit._core.profile import Profile, activation_profile, gain
 from anyinit._core.registry import register_activation, registered_activations, unregister_activation
 from anyinit._frameworks.copies import copied
 from anyinit._graph.graph import Graph
@@ -29,6 +29,7 @@ from anyinit._solve.propagate import Walk
 from anyinit._solve.schemes import Schemes
 from anyinit.errors import AnyInitError, BackendNotFoundError, BackendUnavailableError, ConfigError, PlanError
 from anyinit.report import Report
+from anyinit.report.activation import draw
 from anyinit.report.propagation import Propagation
 
 BACKENDS = {
@@ -147,6 +148,7 @@ def apply(planned: Plan, model: Any, input_spec: Any = None, *, params: Any = No
 
 
 Plan._apply = staticmethod(apply)  # pyright: ignore[reportPrivateUsage]
+Profile._draw = staticmethod(draw)
 
 
 def diagnose(

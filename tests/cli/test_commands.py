@@ -177,3 +177,17 @@ def test_the_module_runs_without_any_framework(tmp_path: Path):
     last = done.stdout.splitlines()[-1].split()
     assert last[:2] == ["CODE", "0"]
     assert not {"torch", "jax", "tensorflow", "keras", "matplotlib"} & {m.split(".")[0] for m in last}
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")])
+def test_a_picture_is_written_where_it_is_asked_for(name: str, start: bytes, folder: Path):
+    pytest.importorskip("matplotlib").use("Agg")
+    assert main(["activation", "x*sigmoid(1.702*x)", "--picture", name]) == 0
+    assert (folder / name).read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "nowhere/a.png"])
+def test_a_picture_that_cannot_be_written_is_refused(name: str, folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["activation", "gelu", "--picture", name]) == 2
+    assert "Name a file that ends in .png" in capsys.readouterr().err
+    assert not list(folder.iterdir())

@@ -97,3 +97,34 @@ def test_the_search_for_overlaps_sees_one(pyplot):
     ax.text(0.5, 0.5, "another")
     ax.text(1.5, 0.5, "outside")
     assert len(overlaps(figure)) == 2
+
+
+def test_the_picture_of_an_activation_marks_kinks_jumps_and_the_operating_point():
+    import anyinit
+
+    profile = anyinit.activation_profile(lambda x: np.where(x > 1, x, np.maximum(x, 0) * 0))
+    figure, (function, levels) = profile.plot()
+    drawn = {line.get_label(): line for line in (*function.get_lines(), *levels.get_lines())}
+    star = profile.diagnostics.sigma_star
+    assert star is not None
+    assert drawn["jump"].get_xdata() == pytest.approx([1.0])
+    point = drawn[f"operating point, chi {profile.chi:.3g}"]
+    assert float(point.get_xdata()[0]) == pytest.approx(star**2)
+    curve = levels.get_lines()[0]
+    assert curve.get_ydata()[20] == pytest.approx(profile.moments(0, float(curve.get_xdata()[20])).m2)
+    assert np.isnan(function.get_lines()[0].get_ydata()).any()
+    assert all(a.get_xlabel() and a.get_ylabel() for a in (function, levels))
+    assert not overlaps(figure)
+    kinked = anyinit.activation_profile("hardtanh").plot()[1][0]
+    assert {line.get_label(): list(line.get_xdata()) for line in kinked.get_lines()}["kink"] == [-1.0, 1.0]
+
+
+def test_the_picture_of_an_activation_takes_two_axes():
+    from matplotlib import pyplot
+
+    import anyinit
+
+    figure, axes = pyplot.subplots(2)
+    assert anyinit.activation_profile("gelu").plot(ax=axes)[0] is figure
+    with pytest.raises(anyinit.ConfigError, match="2 axes"):
+        anyinit.activation_profile("gelu").plot(ax=axes[0])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,6 +61,8 @@ class Profile:
 
     Obtained from :func:`activation_profile`. Numbers come from adaptive quadrature, to about 1e-13 relative.
     """
+
+    _draw: ClassVar[Callable[..., tuple[Any, Any]] | None] = None  # handed down by the report
 
     def __init__(self, resolved: Resolved) -> None:
         self.name = resolved.name
@@ -272,6 +275,21 @@ class Profile:
                 more = f" and {len(points) - 4} more" if len(points) > 4 else ""
                 rows.append((label, ", ".join(f"{p:.6g}" for p in points[:4]) + more))
         return rows
+
+    def plot(self, ax: Any = None) -> tuple[Any, Any]:
+        """The function with its kinks and jumps, and the level ``E f^2`` over the variance of its argument.
+
+        Args:
+            ax: two Matplotlib axes to draw on instead of a new figure.
+        Returns:
+            figure and axes.
+        Raises:
+            BackendUnavailableError: Matplotlib is not installed.
+            ConfigError: ``ax`` holds another number of axes.
+        """
+        if Profile._draw is None:
+            raise ConfigError("Nothing can draw a profile yet", remedy="Import anyinit first.")
+        return Profile._draw(self, ax)
 
     def __repr__(self) -> str:
         return f"Profile({self.label}: {'; '.join(f'{k} = {v}' for k, v in self.rows())})"

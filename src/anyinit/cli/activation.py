@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import anyinit
 from anyinit.cli.expression import parse
+
+PICTURES = (".png", ".svg", ".pdf")
 
 
 class Profiled:
@@ -55,6 +58,7 @@ def add(commands: Any) -> None:
     """The command and its arguments."""
     parser = commands.add_parser("activation", help="profile of an activation", description=__doc__)
     parser.add_argument("expression", help="a name such as gelu, or a function of x: 'x*sigmoid(1.702*x)'")
+    parser.add_argument("--picture", metavar="FILE", help="draw it to a .png, .svg or .pdf file")
     parser.set_defaults(run=run)
 
 
@@ -62,4 +66,20 @@ def run(options: argparse.Namespace) -> Profiled:
     """Read and profile it."""
     text = " ".join(options.expression.split())
     named = text != "x" and text[:1].isalpha() and text.replace("-", "").replace("_", "").isalnum()
-    return Profiled(text, anyinit.activation_profile(text if named else parse(options.expression.strip())))
+    done = Profiled(text, anyinit.activation_profile(text if named else parse(options.expression.strip())))
+    if options.picture:
+        _save(done.profile, Path(options.picture))
+    return done
+
+
+def _save(profile: Any, path: Path) -> None:
+    if path.suffix.lower() not in PICTURES or not path.parent.is_dir():
+        cause = "A picture cannot be written under this name"
+        remedy = f"Name a file that ends in {', '.join(PICTURES)}, in a folder that exists."
+        raise anyinit.ConfigError(cause, value=str(path), remedy=remedy)
+    figure, _ = profile.plot()
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        remedy = "Choose a place that can be written to."
+        raise anyinit.ConfigError("The picture could not be written", value=str(error), remedy=remedy) from error
