@@ -40,7 +40,8 @@ if TYPE_CHECKING:
         TraceError,
         UnhealthyError,
     )
-    from anyinit.report import Report
+    from anyinit.report import Explanation, Report
+    from anyinit.report.constants import explain
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "propagate",
     "apply",
     "diagnose",
+    "explain",
     "register_activation",
     "unregister_activation",
     "registered_activations",
@@ -63,6 +65,7 @@ __all__ = [
     "Plan",
     "Report",
     "Diagnosis",
+    "Explanation",
     "ActivationError",
     "AnyInitError",
     "BackendNotFoundError",
@@ -78,6 +81,8 @@ _HOMES = {
     "init_": "anyinit._entries",
     "Plan": "anyinit.report",
     "Report": "anyinit.report",
+    "Explanation": "anyinit.report",
+    "explain": "anyinit.report.constants",
     "Diagnosis": "anyinit._health.view",
 }
 

@@ -63,6 +63,7 @@ class Profile:
     """
 
     _draw: ClassVar[Callable[..., tuple[Any, Any]] | None] = None  # handed down by the report
+    _pictures: ClassVar[Any] = None  # handed down by the public functions: this room draws nothing
 
     def __init__(self, resolved: Resolved) -> None:
         self.name = resolved.name
@@ -254,6 +255,57 @@ class Profile:
         if min(level, gradient) < math.inf:
             said.append("Deeper: normalize, or add residual connections.")
         return " ".join(filter(None, said))
+
+    def plot_map(self, ax: Any = None) -> tuple[Any, Any]:
+        """The moment map ``q -> V(q)``, the gradient gain beside it, and the function with its kinks and jumps.
+
+        Args:
+            ax: nothing; or one Matplotlib axes (map alone), two (map, gradient) or three.
+
+        Returns:
+            figure and array of axes; :meth:`map_data` has the same as columns.
+
+        Raises:
+            BackendUnavailableError: Matplotlib is not installed. ConfigError: another number of axes.
+        """
+        return self._drawer.draw_map(self, ax)
+
+    def map_data(self) -> dict[str, Any]:
+        """What :meth:`plot_map` shows: columns ``q``, ``next_q``, ``chi_1``, ``x``, ``f``; ``kinks``, ``jumps`` ..."""
+        return self._drawer.map_data(self)
+
+    def plot_phase(
+        self, ax: Any = None, *, point: tuple[float, float] | None = None, limits: tuple[float, float] | None = None
+    ) -> tuple[Any, Any]:
+        """The plane of weight variance ``fan_in * Var w`` and bias variance: phases, levels, and where ``chi_1 = 1``.
+
+        Args:
+            ax: one Matplotlib axes, or nothing.
+            point: ``(sigma_w^2, sigma_b^2)`` to mark; by default those that hold a unit level without biases.
+            limits: largest ``sigma_w^2`` and ``sigma_b^2`` shown.
+
+        Returns:
+            figure and array of one axes; :meth:`phase_data` has the same as arrays.
+
+        Raises:
+            BackendUnavailableError: Matplotlib is not installed. ConfigError: another number of axes.
+        Source: Poole et al. 2016, figure 1; Schoenholz et al. 2017, figure 1.
+        """
+        return self._drawer.draw_phase(self, ax, point, limits)
+
+    def phase_data(
+        self, *, point: tuple[float, float] | None = None, limits: tuple[float, float] | None = None
+    ) -> dict[str, Any]:
+        """What :meth:`plot_phase` shows: axes ``sigma_w2`` and ``sigma_b2``, grids ``q`` and ``chi_1`` of shape
+        (sigma_b2, sigma_w2) with infinity where no level is held, the ``edge`` as (sigma_w2, sigma_b2, q) rows, and
+        the ``point``."""
+        return self._drawer.phase_data(self, point, limits)
+
+    @property
+    def _drawer(self) -> Any:
+        if Profile._pictures is None:
+            raise ConfigError("Nothing can draw yet", remedy="Get the profile from anyinit.activation_profile.")
+        return Profile._pictures
 
     def rows(self) -> list[tuple[str, str]]:
         """What :func:`print` shows, as pairs of label and text."""
