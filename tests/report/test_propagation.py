@@ -69,3 +69,25 @@ def test_the_picture_has_a_panel_with_two_labelled_ordinates_for_each_net():
 def test_unusable_arguments_are_refused(wrong: dict[str, object]):
     with pytest.raises(ConfigError):
         anyinit.propagate("tanh", **wrong)
+
+
+@pytest.mark.parametrize(("name", "gain"), [("tanh", 1.2), ("tanh", 2.0), ("gelu", "rms"), ("identity", 1.0)])
+def test_the_band_of_the_angle_holds_nine_draws_in_ten_and_is_as_wide_as_they_spread(name: str, gain: object):
+    curves = [anyinit.propagate(name, gain=gain, width=64, depth=6, pairs=4, seed=s).curves[0] for s in range(40)]
+    inside = np.array([(c.cosine > c.cosine_band[..., 0]) & (c.cosine < c.cosine_band[..., 1]) for c in curves])
+    assert 0.83 < inside[:, 1:].mean() < 0.97
+    strayed = np.array([np.arctanh(c.cosine) - np.arctanh(c.predicted_cosine) for c in curves])[:, 1:]
+    wide = np.array([np.diff(np.arctanh(c.cosine_band), axis=-1)[..., 0] for c in curves])[:, 1:] / (2 * 1.645)
+    assert np.sqrt((strayed**2).mean()) == pytest.approx(np.sqrt((wide**2).mean()), rel=0.15)
+
+
+def test_without_the_noise_of_former_layers_the_band_of_the_angle_would_be_too_narrow():
+    curve = anyinit.propagate("identity", gain=1.0, width=64, depth=6, pairs=1).curves[0]
+    wide = np.diff(np.arctanh(curve.cosine_band[:, 0]), axis=-1)[:, 0]
+    assert wide[0] == pytest.approx(2 * 1.645 / np.sqrt(64), rel=1e-2)
+    assert wide[-1] == pytest.approx(wide[0] * np.sqrt(7), rel=0.05)  # a linear net: each layer strays as much again
+
+
+def test_a_net_without_a_theory_of_its_angles_has_no_band_of_them():
+    curve = anyinit.propagate("relu", gain="anyinit", width=16, depth=3).curves[0]
+    assert np.isnan(curve.cosine_band).all()

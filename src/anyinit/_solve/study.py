@@ -19,6 +19,7 @@ from anyinit._graph.ops import Contract, Pointwise
 from anyinit._graph.rewrite import canonical
 from anyinit._graph.runtime import Runtime
 from anyinit._solve.analytic import Solver
+from anyinit._solve.angles import Spread
 from anyinit._solve.apply import materialize
 from anyinit._solve.build import build
 from anyinit._solve.propagate import Z95, Walk
@@ -31,8 +32,8 @@ INPUTS = 5
 
 @dataclass
 class Curves:
-    """One net: names of ``layers``; norms and cosines of shape (layer, pair); the norm's band (layer, pair, 2).
-    Predictions are NaN where there are none."""
+    """One net: names of ``layers``; norms and cosines of shape (layer, pair); their bands (layer, pair, 2).
+    Predictions are NaN where there are none: bands of cosines are known for nets of independent Gaussian weights."""
 
     title: str
     layers: list[str]
@@ -41,6 +42,7 @@ class Curves:
     predicted_norm: Array
     predicted_cosine: Array
     norm_band: Array
+    cosine_band: Array
     gain: float | None = None
     chi: float = math.nan
     chi_1: float = math.nan
@@ -106,35 +108,39 @@ def gaussian_net(profile: Profile, gain: float, width: int, depth: int, pairs: i
             h = np.asarray(gain * profile(h), np.float32) @ w / np.float32(math.sqrt(width))
         rows.append(_measure(h))
     cosines = np.sum(x[::2] * x[1::2], axis=1)
-    norm, cosine, band = _theory(profile, gain, width, depth, cosines)
+    norm, cosine, band, angles = _theory(profile, gain, width, depth, cosines)
     at = profile.moments(0.0, 1.0)
     return Curves(
         profile.label, [str(k) for k in range(depth + 1)], np.array([r[0] for r in rows]),
-        np.array([r[1] for r in rows]), norm, cosine, band, gain, profile.level_slope(1.0), gain**2 * at.grad2,
+        np.array([r[1] for r in rows]), norm, cosine, band, angles, gain, profile.level_slope(1.0), gain**2 * at.grad2,
     )  # fmt: skip
 
 
-def _theory(profile: Profile, gain: float, width: int, depth: int, cosines: Array) -> tuple[Array, Array, Array]:
-    """Norms, cosines and bands of the norm for layers 0 to ``depth``; NaN from where a level leaves the
+def _theory(profile: Profile, gain: float, width: int, depth: int, cosines: Array) -> tuple[Array, Array, Array, Array]:
+    """Norms, cosines, bands of the norm and of the cosine for layers 0 to ``depth``; NaN from where a level leaves the
     range of numbers."""
     pairs = cosines.size
     norm, cosine = np.full((depth + 1, pairs), np.nan), np.full((depth + 1, pairs), np.nan)
-    band = np.full((depth + 1, pairs, 2), np.nan)
+    band, angles = np.full((depth + 1, pairs, 2), np.nan), np.full((depth + 1, pairs, 2), np.nan)
+    spreads = [Spread(width) for _ in range(pairs)]
     q, c, v = 1.0 / (3 * INPUTS), cosines, 0.0
     for layer in range(depth + 1):
         s2 = v + 2.0 / width
         norm[layer], cosine[layer] = math.sqrt(q * width), c
         middle, s = math.log(q * width) - s2 / 2, math.sqrt(s2)
         band[layer] = math.exp((middle - Z95 * s) / 2), math.exp((middle + Z95 * s) / 2)
+        angles[layer] = [s.band(float(x), Z95) for s, x in zip(spreads, c, strict=True)]
         at = profile.moments(0.0, q)
         if not 1e-30 < at.m2 * gain**2 < 1e30:
             break
+        for s, x in zip(spreads, c, strict=True):
+            s.step(profile, q, float(x))
         coefficients = profile.hermite(64, variance=q) ** 2
         rest = max(at.m2 - float(coefficients.sum()), 0.0)  # of degrees above 64: seen at cosines near one only
         c = np.clip((np.polynomial.polynomial.polyval(c, coefficients) + rest * np.abs(c) ** 128) / at.m2, -1, 1)
         v = profile.level_slope(q) ** 2 * v + (at.m4 / at.m2**2 - 1) / width
         q = gain**2 * at.m2
-    return norm, cosine, band
+    return norm, cosine, band, angles
 
 
 @contextmanager
@@ -185,8 +191,9 @@ def solved_net(profile: Profile, width: int, depth: int, pairs: int, seed: int) 
     return curves
 
 
-def _predicted(walk: Walk, outputs: list[int], pairs: int) -> tuple[Array, Array, Array]:
-    """Norms, cosines and bands from the signals of values whose first axis is the batch; first column only."""
+def _predicted(walk: Walk, outputs: list[int], pairs: int) -> tuple[Array, Array, Array, Array]:
+    """Norms, cosines and bands (none of the cosine) from signals of values whose first axis is the batch; first
+    column only."""
     n = len(outputs)
     norm, cosine, band = np.full((n, pairs), np.nan), np.full((n, pairs), np.nan), np.full((n, pairs, 2), np.nan)
     for row, value in enumerate(outputs):
@@ -200,7 +207,7 @@ def _predicted(walk: Walk, outputs: list[int], pairs: int) -> tuple[Array, Array
         mask = sum(1 << g for _, g in signal.layout.dims[0])
         cosine[row, 0] = float(np.clip(signal.cov[mask] / signal.m2, -1, 1))
         band[row, 0] = np.sqrt(np.array(walk.band(signal)) * size)
-    return norm, cosine, band
+    return norm, cosine, band, np.full_like(band, np.nan)
 
 
 def _biased(solver: Solver, value: int) -> int:
@@ -248,8 +255,8 @@ def of_model(solver: Solver, runtime: Runtime, title: str) -> Curves:
             value=f"{samples} samples, {len(places)} layers with the samples on their first axis",
             remedy="Pass a batch of at least two samples, with the samples along the first axis.",
         )
-    norm, cosine, band = _predicted(solver.walk, kept, 1)
+    predicted = _predicted(solver.walk, kept, 1)
     return Curves(
         title, [places[i] for i in kept], np.array([seen[i][0] for i in kept]), np.array([seen[i][1] for i in kept]),
-        norm, cosine, band,
+        *predicted,
     )  # fmt: skip

@@ -18,7 +18,8 @@ class Propagation:
     """Norm and angle of pairs of inputs after every layer of one or more nets.
 
     ``curves``: one record per net with arrays ``norm``, ``cosine`` (layer, pair), ``predicted_norm``,
-    ``predicted_cosine`` and ``norm_band`` (5 and 95 % quantiles of single draws).
+    ``predicted_cosine`` ``norm_band`` and ``cosine_band`` (5 and 95 % quantiles of single draws, to first order in
+    1 / width; of the cosine in nets of independent Gaussian weights, NaN elsewhere).
     """
 
     def __init__(self, curves: Sequence[Curves]) -> None:
@@ -54,7 +55,7 @@ class Propagation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, fit for JSON (NaN and infinity become None)."""
-        names = ("norm", "cosine", "predicted_norm", "predicted_cosine", "norm_band")
+        names = ("norm", "cosine", "predicted_norm", "predicted_cosine", "norm_band", "cosine_band")
         return {
             "curves": [
                 {"title": c.title, "layers": list(c.layers), "gain": c.gain}
@@ -108,6 +109,7 @@ def _draw(ax: Any, c: Curves) -> None:
     right.grid(False)
     ax.plot(layers, c.cosine, color=style.MEASURED, linewidth=0.9)
     ax.plot(layers, c.predicted_cosine, color=style.MEASURED, linestyle="--", linewidth=0.9)
+    ax.fill_between(layers, *c.cosine_band[:, 0].T, color=style.MEASURED, alpha=0.15, linewidth=0)
     right.plot(layers, c.norm, color=style.PREDICTED, linewidth=0.9)
     right.plot(layers, c.predicted_norm[:, 0], color=style.PREDICTED, linestyle="--", linewidth=0.9)
     right.fill_between(
