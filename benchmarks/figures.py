@@ -112,6 +112,36 @@ def lecture() -> Curves:
     return curves
 
 
+def levels_of(page: str, name: str) -> Callable[[], Curves]:
+    """Levels and gradients of a tutorial's report, predicted and measured."""
+
+    def compute() -> Curves:
+        columns = run(page)[name].plot_data()
+        numbers = {what: rounded(values) for what, values in columns.items() if what != "name"}
+        return {"report": numbers | {"name": columns["name"]}}
+
+    return compute
+
+
+def draw_levels(plt: Any, curves: Curves) -> Any:
+    """Levels with their band on the left, gradients on the right."""
+    rows = curves["report"]
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
+    at = range(1, len(rows["predicted"]) + 1)
+    axes[0].fill_between(at, rows["low"], rows["high"], color=LEVEL, alpha=0.2, linewidth=0, label="90 % of draws")
+    for ax, what in zip(axes, ("", "_grad"), strict=True):
+        ax.plot(at, rows[f"predicted{what}"], color=LEVEL, marker=".", label="predicted")
+        if np.isfinite(rows[f"measured{what}"]).any():
+            ax.plot(at, rows[f"measured{what}"], "x", color=COSINE, label="measured")
+        ax.set(yscale="log", xlabel="weight, in order of use")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.grid(True, alpha=0.3)
+    axes[0].set_ylabel(r"level $E[x^2]$")
+    axes[1].set_ylabel("gradient $E[g^2]$")
+    figure.legend(*axes[0].get_legend_handles_labels(), ncol=3, loc="outside upper center", fontsize=9)
+    return figure
+
+
 def draw_norms(plt: Any, curves: Curves) -> Any:
     """A grid of three by three: level on the left axis, cosine on the right one."""
     figure, axes = plt.subplots(3, 3, figsize=(10, 7.5), sharex=True, layout="constrained")
@@ -180,6 +210,9 @@ def draw_lecture(plt: Any, curves: Curves) -> Any:
 FIGURES: dict[str, tuple[str, Callable[[], Curves], Callable[[Any, Curves], Any]]] = {
     "norms": ("torch", norms, draw_norms),
     "depth": ("torch", depth, draw_depth),
+    "resnet": ("torch", levels_of("resnet", "report"), draw_levels),
+    "gpt": ("torch", levels_of("gpt", "report"), draw_levels),
+    "pinn": ("torch", levels_of("pinn", "pinn_report"), draw_levels),
     "lecture": ("equinox", lecture, draw_lecture),
 }
 

@@ -92,6 +92,30 @@ def test_the_histograms_are_those_of_the_gradients_on_the_page():
         assert 100 * np.mean(g == 0) == pytest.approx(float(zero), abs=0.6)
 
 
+def test_the_levels_of_the_resnet_figure_are_those_of_the_page():
+    words, rows = (DOCS / "tutorials" / "resnet.md").read_text(), import_module("figures").data("resnet")["report"]
+    shown = re.findall(r"^(\S+) +fan .* output (\S+) +measured (\S+)$", words, flags=re.MULTILINE)
+    assert [name for name, *_ in shown] == rows["name"]
+    measured = [float(m) for _, _, m in shown]
+    own = [i for i, path in enumerate(rows["name"]) if path != "stem.weight"]
+    assert [rows["measured"][i] for i in own] == pytest.approx([measured[i] for i in own], rel=0.02)
+
+
+def test_the_gradients_of_the_pinn_figure_are_those_of_the_page():
+    words, rows = (DOCS / "tutorials" / "pinn.md").read_text(), import_module("figures").data("pinn")["report"]
+    ratios = [float(x) for x in re.search(r"^\[([\d., ]+)\]$", words, flags=re.MULTILINE).group(1).split(",")]  # type: ignore[union-attr]
+    found = [g / rows["predicted_grad"][2] for g in rows["predicted_grad"][:3]]
+    assert found == pytest.approx(ratios, rel=0.05)
+
+
+def test_the_last_branch_of_the_gpt_figure_is_that_of_the_page():
+    words, rows = (DOCS / "tutorials" / "gpt.md").read_text(), import_module("figures").data("gpt")["report"]
+    told = re.search(r"level at its target: predicted (\S+) .* measured (\S+)", words)
+    assert told is not None
+    at = rows["name"].index("blocks.2.down.weight")
+    assert (rows["predicted"][at], rows["measured"][at]) == pytest.approx(tuple(map(float, told.groups())), rel=0.05)
+
+
 def test_every_picture_on_a_page_is_made_by_the_script():
     shown = {name for page in PAGES for name in re.findall(r"\]\(\S*img/(\w+)\.png\)", page.read_text())}
     figures = import_module("figures")

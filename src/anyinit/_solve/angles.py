@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from anyinit._core.profile import Profile
 
 Array = NDArray[np.float64]
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
+NODES, _raw = np.polynomial.hermite_e.hermegauss(64)
+WEIGHTS = _raw / _raw.sum()
 STEP = 0.01
 DEGREES = 64
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -170,7 +171,8 @@ def _gpt2() -> Explanation:
 def _quick_gelu() -> Explanation:
     x = np.linspace(-8, 8, 20001)
     worst = lambda c: float(np.abs(ndtr(x) - expit(c * x)).max())  # noqa: E731
-    best = float(minimize_scalar(worst, bounds=(1.5, 1.9), method="bounded", options={"xatol": 1e-9}).x)
+    found: Any = minimize_scalar(worst, bounds=(1.5, 1.9), method="bounded", options={"xatol": 1e-9})
+    best = float(found.x)
     gains = [activation_profile(f).gain("rms") for f in ("gelu", lambda x: x * expit(1.702 * x))]
     return Explanation(
         "1.702, of x sigmoid(1.702 x)", "constant", best, "argmin_c max_x |Phi(x) - sigmoid(c x)|",
