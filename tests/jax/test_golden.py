@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
-from golden import INPUTS, agree, fingerprint, golden
+from golden import NETS, agree, fingerprint, golden, made
 
 TRANSPOSED = ("cnn",)
 PACKED = pytest.mark.xfail(strict=True, reason="gates are stored otherwise, and the draws of the pieces differ")
@@ -15,11 +13,10 @@ OTHER_GATES = {(home, "lstm") for home in ("linen", "nnx", "equinox")}
 CASES = [
     pytest.param(home, name, marks=[PACKED] if (home, name) in OTHER_GATES else [])
     for home in ("linen", "nnx", "equinox", "haiku")
-    for name in INPUTS
+    for name in NETS
 ]
 
 
 @pytest.mark.parametrize(("home", "name"), CASES)
 def test_the_seed_gives_the_golden_weights(home, name):
-    net = importlib.import_module(f"golden_{home}").NETS[name]()
-    agree(fingerprint(net, name), golden(name), function=name not in TRANSPOSED)
+    agree(fingerprint(made(home, name), name), golden(name), function=name not in TRANSPOSED)

@@ -1,7 +1,7 @@
 """One seed, one network: fingerprints of drawn weights that every framework must reproduce.
 
-Each framework has a file of builders beside this one (``golden_torch.py``, ``golden_linen.py``, ...) whose ``NETS``
-maps every name of :data:`INPUTS` to a function that returns a :class:`Net`. A fingerprint lists, draw by draw in
+Each framework has a file of builders beside this one (``golden_torch.py``, ``golden_linen.py``, ...) with one builder
+for each of :data:`NETS` and a function ``net`` that makes a :class:`Net` of it. A fingerprint lists, draw by draw in
 canonical order, the layout, the law and the SHA-256 of the float32 bytes in that layout, and some outputs on a
 fixed input, which
 prove that the layouts mean the same. ``python tests/support/golden.py`` writes ``tests/golden/*.json`` from PyTorch.
@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,27 @@ from anyinit._core.layout import extract
 
 FOLDER = Path(__file__).parents[1] / "golden"
 SEED = 2024
-INPUTS = {
-    "mlp": (8, 16),
-    "cnn": (4, 8, 8, 3),
-    "residual": (4, 8, 8, 3),
-    "block packed": (2, 6, 16),
-    "block separate": (2, 6, 16),
-    "lstm": (3, 5, 8),
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a framework's file calls the network, its options, the shape of its input (images have their channels
+    last) and the golden file, which networks that must agree among each other share."""
+
+    builder: str
+    shape: tuple[int, ...]
+    file: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+NETS = {
+    "mlp": Recipe("MLP", (8, 16), "mlp"),
+    "cnn": Recipe("CNN", (4, 8, 8, 3), "cnn"),
+    "residual": Recipe("Residual", (4, 8, 8, 3), "residual"),
+    "block packed": Recipe("Block", (2, 6, 16), "block", {"packed": True}),
+    "block separate": Recipe("Block", (2, 6, 16), "block", {"packed": False}),
+    "lstm": Recipe("LSTM", (3, 5, 8), "lstm"),
 }
-"""Shapes of the inputs; images have their channels last."""
-SAME = {"block packed": "block", "block separate": "block"}
-"""Networks that must agree among each other share one golden file."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +59,20 @@ class Net:
     params: Any = None
 
 
+def made(home: str, name: str) -> Net:
+    """A network of :data:`NETS` by the builders of ``golden_<home>.py``."""
+    recipe, builders = NETS[name], import_module(f"golden_{home}")
+    return builders.net(getattr(builders, recipe.builder), recipe.shape, **recipe.options)
+
+
+def channels_first(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an image with its channels in second place; other shapes as they are."""
+    return (shape[0], shape[-1], *shape[1:-1]) if len(shape) == 4 else shape
+
+
 def given(name: str) -> Any:
     """A fixed input, free of any random generator."""
-    shape = INPUTS[name]
+    shape = NETS[name].shape
     return (1.5 * np.sin(1.0 + 0.7 * np.arange(np.prod(shape)) ** 1.1)).reshape(shape).astype(np.float32)
 
 
@@ -84,7 +106,7 @@ def values(report: Any, net: Net) -> Mapping[str, Any]:
 
 def golden(name: str) -> dict[str, Any]:
     """The saved fingerprint of a network."""
-    return json.loads((FOLDER / f"{SAME.get(name, name)}.json").read_text())
+    return json.loads((FOLDER / f"{NETS[name].file}.json").read_text())
 
 
 def agree(found: Mapping[str, Any], wanted: Mapping[str, Any], *, function: bool = True) -> None:
@@ -98,12 +120,10 @@ def agree(found: Mapping[str, Any], wanted: Mapping[str, Any], *, function: bool
 
 def main() -> None:
     """Write the golden files."""
-    from golden_torch import NETS
-
     FOLDER.mkdir(exist_ok=True)
-    for name in INPUTS:
-        made = json.dumps(fingerprint(NETS[name](), name), indent=1)
-        (FOLDER / f"{SAME.get(name, name)}.json").write_text(made + "\n")
+    for name in NETS:
+        text = json.dumps(fingerprint(made("torch", name), name), indent=1)
+        (FOLDER / f"{NETS[name].file}.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from golden import INPUTS, Net
+from golden import Net, channels_first
 
 KEY = jax.random.key(0)
 linear, conv = partial(eqx.nn.Linear, key=KEY), partial(eqx.nn.Conv2d, key=KEY)
@@ -105,16 +105,5 @@ def _run(model: Any, params: Any, x: Any) -> Any:
     return jax.vmap(model)(x.transpose(0, 3, 1, 2) if x.ndim == 4 else x)
 
 
-def _net(name: str, model: Any, *args: Any) -> Net:
-    n, *rest = INPUTS[name]
-    return Net(model(*args), _run, (n, *(rest[-1:] + rest[:-1] if len(rest) == 3 else rest)))
-
-
-NETS = {
-    "mlp": partial(_net, "mlp", MLP),
-    "cnn": partial(_net, "cnn", CNN),
-    "residual": partial(_net, "residual", Residual),
-    "block packed": partial(_net, "block packed", Block, True),
-    "block separate": partial(_net, "block separate", Block, False),
-    "lstm": partial(_net, "lstm", LSTM),
-}
+def net(model: Any, shape: tuple[int, ...], **options: Any) -> Net:
+    return Net(model(**options), _run, channels_first(shape))

@@ -10,16 +10,16 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from golden import INPUTS, Net
+from golden import Net
 
 
-def mlp(x: Any) -> Any:
+def MLP(x: Any) -> Any:
     for width in (32, 32, 32):
         x = jax.nn.silu(hk.Linear(width)(x))
     return hk.Linear(4)(x)
 
 
-def cnn(x: Any) -> Any:
+def CNN(x: Any) -> Any:
     x = jax.nn.relu(hk.Conv2D(16, 3)(x))
     x = jax.nn.relu(hk.Conv2D(32, 3, stride=2, padding=[(1, 1), (1, 1)], feature_group_count=4)(x))
     x = jax.nn.relu(hk.DepthwiseConv2D(1, 3)(x))
@@ -27,7 +27,7 @@ def cnn(x: Any) -> Any:
     return hk.Linear(5)(x.mean((1, 2)))
 
 
-def residual(x: Any) -> Any:
+def Residual(x: Any) -> Any:
     x = hk.Conv2D(16, 3)(x)
     for k, width in enumerate((16, 32)):
         x = x if k == 0 else hk.Conv2D(32, 1, stride=2)(x)
@@ -36,7 +36,7 @@ def residual(x: Any) -> Any:
     return hk.Linear(5)(jax.nn.relu(x).mean((1, 2)))
 
 
-def block(x: Any, packed: bool) -> Any:
+def Block(x: Any, packed: bool) -> Any:
     h = hk.LayerNorm(-1, True, True)(x)
     q, k, v = jnp.split(hk.Linear(48)(h), 3, -1) if packed else (hk.Linear(16, name=n)(h) for n in "qkv")
     q, k, v = (t.reshape(*t.shape[:2], 2, 8) for t in (q, k, v))
@@ -64,23 +64,13 @@ class Cell(hk.RNNCore):
         return jnp.zeros((batch_size, self.size)), jnp.zeros((batch_size, self.size))
 
 
-def lstm(x: Any) -> Any:
+def LSTM(x: Any) -> Any:
     cell = Cell(12)
     out, _ = hk.dynamic_unroll(cell, x, cell.initial_state(x.shape[0]), time_major=False)
     return hk.Linear(3)(out[:, -1])
 
 
-def _net(name: str, function: Callable[..., Any]) -> Net:
-    made = hk.transform(function)
-    params = made.init(jax.random.key(0), jnp.zeros(INPUTS[name]))
-    return Net(made, lambda _, params, x: made.apply(params, None, x), INPUTS[name], params)
-
-
-NETS = {
-    "mlp": partial(_net, "mlp", mlp),
-    "cnn": partial(_net, "cnn", cnn),
-    "residual": partial(_net, "residual", residual),
-    "block packed": partial(_net, "block packed", partial(block, packed=True)),
-    "block separate": partial(_net, "block separate", partial(block, packed=False)),
-    "lstm": partial(_net, "lstm", lstm),
-}
+def net(function: Callable[..., Any], shape: tuple[int, ...], **options: Any) -> Net:
+    made = hk.transform(partial(function, **options))
+    params = made.init(jax.random.key(0), jnp.zeros(shape))
+    return Net(made, lambda _, params, x: made.apply(params, None, x), shape, params)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import flax.linen as nn
 import jax
 
-from golden import INPUTS, Net
+from golden import Net
 
 
 class MLP(nn.Module):
@@ -61,17 +60,7 @@ class LSTM(nn.Module):
         return nn.Dense(3)(nn.RNN(nn.OptimizedLSTMCell(12))(x)[:, -1])
 
 
-def _net(name: str, model: Any, **options: Any) -> Net:
+def net(model: Any, shape: tuple[int, ...], **options: Any) -> Net:
     made = model(**options)
-    variables = made.init(jax.random.key(0), jax.numpy.zeros(INPUTS[name]))
-    return Net(made, lambda _, params, x: made.apply(params, x), INPUTS[name], variables)
-
-
-NETS = {
-    "mlp": partial(_net, "mlp", MLP),
-    "cnn": partial(_net, "cnn", CNN),
-    "residual": partial(_net, "residual", Residual),
-    "block packed": partial(_net, "block packed", Block, packed=True),
-    "block separate": partial(_net, "block separate", Block, packed=False),
-    "lstm": partial(_net, "lstm", LSTM),
-}
+    variables = made.init(jax.random.key(0), jax.numpy.zeros(shape))
+    return Net(made, lambda _, params, x: made.apply(params, x), shape, variables)

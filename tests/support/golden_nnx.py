@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from golden import INPUTS, Net
+from golden import Net
 
 
 class MLP(nnx.Module):
@@ -75,15 +75,5 @@ class LSTM(nnx.Module):
         return self.head(self.cell(x)[:, -1])
 
 
-def _net(name: str, model: Any, *args: Any) -> Net:
-    return Net(model(*args, nnx.Rngs(0)), lambda module, _, x: module(x), INPUTS[name])
-
-
-NETS = {
-    "mlp": partial(_net, "mlp", MLP),
-    "cnn": partial(_net, "cnn", CNN),
-    "residual": partial(_net, "residual", Residual),
-    "block packed": partial(_net, "block packed", Block, True),
-    "block separate": partial(_net, "block separate", Block, False),
-    "lstm": partial(_net, "lstm", LSTM),
-}
+def net(model: Any, shape: tuple[int, ...], **options: Any) -> Net:
+    return Net(model(**options, rngs=nnx.Rngs(0)), lambda module, _, x: module(x), shape)

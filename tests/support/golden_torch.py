@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from golden import INPUTS, Net
+from golden import Net, channels_first
 
 
 class MLP(nn.Module):
@@ -88,16 +87,5 @@ def _run(model: Any, params: Any, x: Any) -> Any:
         return model(x.movedim(-1, 1) if x.ndim == 4 else x).numpy()
 
 
-def _net(name: str, model: type[nn.Module], *args: Any) -> Net:
-    n, *rest = INPUTS[name]
-    return Net(model(*args), _run, (n, *(rest[-1:] + rest[:-1] if len(rest) == 3 else rest)))
-
-
-NETS = {
-    "mlp": partial(_net, "mlp", MLP),
-    "cnn": partial(_net, "cnn", CNN),
-    "residual": partial(_net, "residual", Residual),
-    "block packed": partial(_net, "block packed", Block, True),
-    "block separate": partial(_net, "block separate", Block, False),
-    "lstm": partial(_net, "lstm", LSTM),
-}
+def net(model: type[nn.Module], shape: tuple[int, ...], **options: Any) -> Net:
+    return Net(model(**options), _run, channels_first(shape))

@@ -8,27 +8,26 @@ import torch
 from torch import nn
 
 import anyinit
-from golden import INPUTS, agree, fingerprint, golden
-from golden_torch import NETS
+from golden import NETS, agree, fingerprint, golden, made
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", NETS)
 def test_the_seed_gives_the_golden_weights_and_outputs(name):
-    agree(fingerprint(NETS[name](), name), golden(name))
+    agree(fingerprint(made("torch", name), name), golden(name))
 
 
 def test_another_seed_gives_other_weights():
-    found = fingerprint(NETS["mlp"](), "mlp", seed=1)
+    found = fingerprint(made("torch", "mlp"), "mlp", seed=1)
     assert not {d[-1] for d in found["draws"]} & {d[-1] for d in golden("mlp")["draws"]}
 
 
 def test_corrected_draws_replay_to_the_byte_from_the_plan_as_json():
     torch.manual_seed(0)
     x = torch.randn(32, 16)
-    model = NETS["mlp"]().model
+    model = made("torch", "mlp").model
     report = anyinit.initialize(model, x, seed=3, correct="always")
     assert any(p.draw.factor != 1.0 for w in report.plan.weights for p in w.parts)
-    again = NETS["mlp"]().model
+    again = made("torch", "mlp").model
     anyinit.Plan.from_json(report.plan.to_json()).apply(again, x)
     for a, b in zip(model.parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b)

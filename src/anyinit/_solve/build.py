@@ -20,6 +20,8 @@ from anyinit._solve.plan import Draw, Part, Plan, Weight
 from anyinit._solve.regions import region
 from anyinit._solve.stability import trails
 
+DIGITS = 9
+"""Significant digits of a scale: more than float32 holds, fewer than the order of a sum can change."""
 DRAWN = {"weight", "shared weight", "recurrent", "tied table", "table", "position table", "position", "token"}
 
 
@@ -124,9 +126,14 @@ def _part(
 def _bias(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     shape = solver.graph.values[d.leaf].shape
     distribution = "uniform" if d.style.phase else "normal"
-    draw = Draw(outs=tuple(range(len(shape))), distribution=distribution, std=d.std, key=key)
+    draw = Draw(outs=tuple(range(len(shape))), distribution=distribution, std=_rounded(d.std), key=key)
     terms, source = because.of_bias(d)
     return Part(role="bias", draw=draw, predicted_grad=grad, why=d.why, terms=terms, source=source)
+
+
+def _rounded(std: float) -> float:
+    """A scale to :data:`DIGITS` digits, so that two frameworks' graphs of one network give the same bytes."""
+    return float(f"{std:.{DIGITS}g}")
 
 
 MEANT = {
@@ -151,7 +158,7 @@ def _table(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     usual = "normal" if solver.distribution in {"auto", "orthogonal"} else solver.distribution
     usual = usual if solver.roles.get(d.role, "auto") == "auto" else solver.roles[d.role]
     distribution = str(solver.override(solver.graph.leaves[d.leaf].name).get("distribution", usual))
-    draw = Draw((), (), (0,) if shape else (), tuple(range(1, len(shape))), distribution, d.std, key=key)
+    draw = Draw((), (), (0,) if shape else (), tuple(range(1, len(shape))), distribution, _rounded(d.std), key=key)
     terms, source = because.of_table(solver, d)
     return Part(
         role=d.role, fan=1, fan_out=shape[-1] if shape else 1, draw=draw, target=d.std**2, predicted=d.std**2,
@@ -193,7 +200,7 @@ def _weight(solver: Solver, d: Decision, bend: Bend, grad: float | None, key: in
     return Part(
         role=d.role, activation=bend.name, path=" -> ".join(solver.uses.feeds(d.region.output)),
         fan=d.fan, fan_out=rows,
-        draw=Draw(view, groups, outs, ins, distribution, d.std, 0.0, key, mirrored=d.style.mirrored),
+        draw=Draw(view, groups, outs, ins, distribution, _rounded(d.std), 0.0, key, mirrored=d.style.mirrored),
         target=d.target, predicted=end.m2, band=walk.band(end), predicted_output=level,
         output_band=output_band, predicted_grad=grad, chi=bend.chi, chi_1=bend.chi_1, why=d.why, flags=flags,
         terms=terms, source=source,
