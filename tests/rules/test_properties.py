@@ -206,9 +206,13 @@ def test_inputs_times_c_give_an_output_times_c(row: Row, c: float):
     assert other.mean == pytest.approx(c * one.mean, rel=1e-6, abs=1e-9 * c * math.sqrt(one.m2))
 
 
-@pytest.mark.parametrize(
-    "row", [r for r in ROWS if isinstance(r.op, ops.Normalize) and r.op.eps < 0.1], ids=lambda r: r.name
-)
+def without_epsilon(row: Row) -> bool:
+    """Norms that epsilon does not enter; of two entries, nothing but epsilon lets a gradient pass."""
+    op = row.op
+    return isinstance(op, ops.Normalize) and op.eps < 0.1 and math.prod(row.inputs[0].shape[d] for d in op.dims) > 2
+
+
+@pytest.mark.parametrize("row", filter(without_epsilon, ROWS), ids=lambda r: r.name)
 @given(st.sampled_from([3.0, 30.0, 1e3]))
 @settings(max_examples=3, deadline=None, derandomize=True)
 def test_a_norm_forgets_the_scale_of_its_input(row: Row, c: float):

@@ -195,6 +195,8 @@ NORMALIZE = [
         {"error": 0.01, "fourth": 0.06, "back": 0.03}, "mean of a ratio taken as the ratio of means"),
     Row("layer norm of few entries", ops.Normalize((2,), 1e-5), (CUBE,),
         {"error": 0.05, "fourth": 0.4, "back": 0.05}, "eight entries: corrections of order 1/n are left out"),
+    Row("batch norm of two entries", ops.Normalize((0,), 1e-3), (Field((2, 64), {(0, 1): 1.0}),),
+        {"error": 0.05, "back": 0.1, "fourth": 2.5}, "two entries become plus and minus one, taken as Gaussian"),
     Row("norm of half-waves", ops.Normalize((2,), 1e-5), (Field((4, 5, 64), {(0, 1, 2): 1.0}, through="relu"),),
         {"fourth": 0.15, "error": 0.001, "back": 0.06}, "the variance of half-waves fluctuates more than a Gaussian's"),
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from anyinit._core.field import Signal, correlation_for, from_table
+from anyinit._core.field import Signal, constant, correlation_for, from_table
 from anyinit._core.tables import Factor, Layout, Masks, Table, align, build, conform, gather_down, lift, separate
 from anyinit._graph.ops import Gather, Lookup, Op, Scatter
 from anyinit._rules.axis import alone, mapped, padding
@@ -178,6 +178,8 @@ def _take(x: Signal, how: Picked, key: Hashable, op: Op) -> Signal:
 @forward(Lookup)
 def lookup(op: Lookup, inputs: Inputs, site: Site) -> Signal:
     """``table[ids]``: ``C[S] = p_equal C_t[rest] + (1 - p_equal) C_t[rest + rows]``."""
+    if not math.prod(site.shape):  # nothing was found to look up
+        return constant(separate(site.shape), 0.0)
     how = picked(inputs[0].layout, 0, inputs[1:], site.shape)
     if how is None:
         raise ValueError(f"a lookup of shape {site.shape} in a table of shape {inputs[0].layout.shape}")

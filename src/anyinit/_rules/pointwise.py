@@ -13,6 +13,7 @@ from collections.abc import Hashable, Mapping
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from anyinit._core.field import (
@@ -36,7 +37,7 @@ from anyinit._core.tables import Layout, Masks, Table, align, conform, gather_do
 from anyinit._graph.ops import Op, Pointwise
 from anyinit._rules.base import Inputs, Site, adjoint, forward, inherited, lineage
 
-BLOCKED = -1e4  # a constant at or below this hides an entry from a softmax
+BLOCKED = -50.0  # what lies this far below the rest, with nothing between, is hidden from a softmax (e^-50)
 _LINEAR = {"add": (1.0, 1.0), "sub": (1.0, -1.0)}
 
 
@@ -184,9 +185,8 @@ def _kept(op: Pointwise, inputs: Inputs, site: Site) -> Signal | None:
         return None
     if op.fn == "add" and len(inputs) == 2:
         for x, m in (inputs, inputs[::-1]):
-            numbers = m.data is not None and m.data.dtype != bool and m.data.size > 0
-            if m.data is not None and numbers and float(np.min(m.data.real)) <= BLOCKED and x.keys:
-                visible = np.asarray(m.data.real > BLOCKED)
+            visible = _visible(m.data) if m.data is not None and x.keys else None
+            if m.data is not None and visible is not None:
                 bias = float(np.mean(m.data.real[visible].astype(np.float64))) if visible.any() else 0.0
                 return x.but(nodes=x.nodes + bias, kept=visible if x.kept is None else x.kept & visible)
     if op.fn == "where" and op.args[0] is None and inputs[0].data is not None:
@@ -202,6 +202,18 @@ def _kept(op: Pointwise, inputs: Inputs, site: Site) -> Signal | None:
                 if x.data is None and x.mean > BLOCKED:  # a bias that starts constant: a mask in numbers
                     return measured(np.where(visible, x.mean, level), ("mask", site.id))
     return None
+
+
+def _visible(numbers: NDArray[np.generic]) -> NDArray[np.bool_] | None:
+    """Entries of an additive mask that are not hidden; None where the numbers are no mask: a slope of distances
+    has no gap between what it leaves and what it hides."""
+    if numbers.dtype == bool or not numbers.size or float(np.min(numbers.real)) > BLOCKED:
+        return None
+    values = np.unique(numbers.real.astype(np.float64))
+    gaps = np.flatnonzero(np.diff(values) >= -BLOCKED)
+    if not gaps.size:
+        return np.zeros(numbers.shape, bool) if values[-1] <= 200 * BLOCKED else None
+    return np.asarray(numbers.real > values[gaps[-1]])
 
 
 def _plain_sum(op: Pointwise, inputs: Inputs, keys: list[Hashable]) -> bool:

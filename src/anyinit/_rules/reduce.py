@@ -287,16 +287,45 @@ def normalize_adjoint(op: Normalize, inputs: Inputs, output: Signal, grad: Table
     out = wide - y * along[_onto(fine, small)]
     if op.center:
         out = out - averaged(x.layout, g, op.dims)[1][b]
-    r = float(averaged(fine, 2 * y * y, op.dims)[1][0]) + _finite_fan(x, op.dims)
+    entries = float(averaged(fine, 2 * y * y, op.dims)[1][0])
+    r = entries + _finite_fan(x, op.dims)
     out[0] = max(float(out[0]), 0.0)
+    r = min(r, 0.8)
+    full = 1 / (1 - r)
+    if op.center and math.prod(x.layout.shape[d] for d in op.dims) == 2:
+        inside = sum({1 << b_ for d in op.dims for _, b_ in fine.dims[d]})
+        left = y * along[_onto(fine, small)] * along_of_two(op.eps / level) / full
+        out = out + np.where(own & ~inside, 0.0, left)
     table = collapse(fine, out, a, x.layout.groups) if fine.groups != x.layout.groups else out[own]
     # other norms fluctuate on their own where their entries do
     masks = np.arange(table.size)
     bits = sum({1 << g_ for d in op.dims for _, g_ in x.layout.dims[d]})
     alike = np.clip((x.cov - (0.0 if op.center else x.mean**2)) / level, -1.0, 1.0)[masks & ~bits] ** 2
-    full, r = 1 / (1 - min(r, 0.8)), min(r, 0.8)
     grown = np.where(masks & ~bits, (1 - r / 4) + (full - 1 + r / 4) * alike, full)
     return (table / (level + op.eps) * grown,)
+
+
+def along_of_two(eps: float) -> float:
+    """``(1 + e) E e^2/(z^2 + e)^3``, ``z`` standard normal: what the norm of two entries passes of a gradient, relative
+    to ``1 / (1 + e)``. All of it lies along the normalized direction, where only ``e`` lets anything pass, and comes
+    from the rare pairs that are nearly equal: about ``0.47 / sqrt(e)``."""
+    u = np.sinh(np.linspace(-25.0, 25.0, 8001))  # of z = sqrt(e) u
+    f = np.exp(-0.5 * eps * u * u) / (1 + u * u) ** 3 * np.sqrt(1 + u * u)
+    return float((1 + eps) * f.sum() * (50.0 / 8000) / math.sqrt(2 * math.pi * eps)) if eps > 0 else 0.0
+
+
+def unit_growth(op: Normalize, x: Signal) -> float:
+    """Growth of a gradient through a norm that comes from the fluctuation of each unit's own weights: passed on
+    through these weights it cancels, as a norm undoes their scale."""
+    fan = _finite_fan(x, op.dims)
+    if fan <= 0:
+        return 1.0
+    small, shared, _ = averaged(x.layout, x.cov, op.dims)
+    level = max(x.m2 - float(shared[0]) if op.center else x.m2, 1e-300)
+    fine, (a, b) = align([x.layout, small], x.layout.shape)
+    y = (x.cov[a] - shared[b] if op.center else x.cov[a]) / level
+    entries = float(averaged(fine, 2 * y * y, op.dims)[1][0])
+    return (1 - min(entries, 0.8)) / (1 - min(entries + fan, 0.8))
 
 
 def _finite_fan(x: Signal, dims: Sequence[int]) -> float:

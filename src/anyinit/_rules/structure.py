@@ -17,6 +17,8 @@ from anyinit._graph.ops import Expand, Op, Permute, Repeat, Reshape, Shuffle, Sl
 from anyinit._rules.axis import mapped, padding
 from anyinit._rules.base import Inputs, Site, adjoint, forward
 
+LARGEST_MASK = 1 << 24  # entries of a softmax's mask that a reshape carries on, broadcast
+
 
 def moved(x: Signal, layout: Layout, op: Op, masks: Masks | None = None) -> Signal:
     """The signal in a new layout; its fields get new identities, the same for the same movement."""
@@ -116,7 +118,8 @@ def reshape(op: Reshape, inputs: Inputs, site: Site) -> Signal:
     layout, masks = reshape_layout(whole, site.shape)
     out = moved(relaid(x, whole) if whole is not x.layout else x, layout, Reshape(site.shape), masks)
     data = None if x.data is None else x.data.reshape(site.shape)
-    kept = x.kept.reshape(site.shape) if x.kept is not None and x.kept.size == x.layout.size else None
+    small = x.kept is not None and x.layout.size <= LARGEST_MASK
+    kept = np.broadcast_to(x.kept, x.layout.shape).reshape(site.shape) if x.kept is not None and small else None
     return out.but(data=data, kept=kept)
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from anyinit._core.field import Nodes, Signal
 from anyinit._core.tables import Table
 from anyinit._graph.graph import FLOAT, Graph, Node
-from anyinit._graph.ops import Pointwise
+from anyinit._graph.ops import Contract, Normalize, Pointwise
 from anyinit._rules import ADJOINT
 from anyinit._rules.pointwise import edges
+from anyinit._rules.reduce import unit_growth
 from anyinit._solve.propagate import Walk
 from anyinit._solve.roles import MOVES
 from anyinit._solve.tilt import Tilts
@@ -27,6 +28,7 @@ def gradients(graph: Graph, walk: Walk) -> dict[int, Table]:
     layouts = {i: s.layout for i, s in signals.items()}
     grads: dict[int, Table] = {}
     tilts = Tilts()
+    undone: dict[int, float] = {}  # growth of a gradient that the weights before it take back
     for out in dict.fromkeys(graph.outputs):
         if graph.values[out].kind == FLOAT and out in signals:
             table = np.zeros(1 << layouts[out].groups)
@@ -40,6 +42,8 @@ def gradients(graph: Graph, walk: Walk) -> dict[int, Table]:
         y = signals[node.output]
         if isinstance(node.op, Pointwise) and node.output not in y.sources:
             for source, table in edges(node.op, y, layouts, grad).items():
+                if node.op.fn == "add" and node.output in undone:
+                    undone[source] = undone[node.output]
                 src = y.sources[source]
                 factor, tilt, nodes = tilts.through(y, node.output, src.deriv, src.nodes)
                 table[0] *= factor
@@ -51,11 +55,29 @@ def gradients(graph: Graph, walk: Walk) -> dict[int, Table]:
         drawn = walk.ops.get(node.output)
         if drawn is not None:  # the signal passes through what is drawn, the weight's gradient is whole
             tables = (ADJOINT[type(drawn)](drawn, xs, y, grad)[0], *tables[1:])
+        tables = _taken_back(node, xs, tables, walk, undone)
         for slot, (i, table) in enumerate(zip(node.inputs, tables, strict=True)):
             if table is not None:
                 tilts.add(i, signals[i], float(table[0]), *_carried(node, xs, slot, y, tilts))
                 _add(grads, i, table)
     return grads
+
+
+def _taken_back(
+    node: Node, xs: tuple[Signal, ...], tables: tuple[Table | None, ...], walk: Walk, undone: dict[int, float]
+) -> tuple[Table | None, ...]:
+    """A norm of single units makes gradients grow with the fluctuation of each unit's weights, ``E 1/|w|^2``;
+    behind these weights the growth is gone (``|w|^2 / |w|^2``). Pure moves hand the factor on."""
+    if isinstance(node.op, Normalize):
+        undone[node.inputs[0]] = unit_growth(node.op, xs[0])
+    elif (factor := undone.get(node.output, 1.0)) != 1.0:
+        if isinstance(node.op, Contract):
+            return tuple(
+                t if t is None or walk.fixed(i) else t / factor for i, t in zip(node.inputs, tables, strict=True)
+            )
+        if isinstance(node.op, MOVES):
+            undone[node.inputs[0]] = factor
+    return tables
 
 
 def _carried(
