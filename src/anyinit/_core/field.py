@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -148,8 +148,22 @@ class Signal:
         return bool(c[0] ** 2 + c[1] ** 2 >= (1 - 1e-9) * self.m2)
 
     def but(self, **changes: object) -> Signal:
-        """A copy with fields replaced."""
-        return replace(self, **changes)  # pyright: ignore[reportArgumentType]
+        """A copy with fields replaced. Statistics that were computed stay where they do not depend on these."""
+        if not changes.keys() <= _FIELDS:
+            raise TypeError(f"A signal has no {', '.join(sorted(changes.keys() - _FIELDS))}.")
+        out = object.__new__(Signal)
+        held = out.__dict__
+        held.update(self.__dict__)
+        if not _SHAPING.isdisjoint(changes):
+            for name in _COMPUTED if changes.keys() & _SHAPING != {"rigid"} else ("square_cov",):
+                held.pop(name, None)
+        held.update(changes)
+        return out
+
+
+_FIELDS = frozenset(f.name for f in fields(Signal))
+_SHAPING = frozenset({"layout", "nodes", "corr", "rigid"})  # what the statistics below are made of
+_COMPUTED = ("mean", "m2", "variance", "cov", "square_cov")
 
 
 def _second(nodes: Nodes, axis: int) -> float:
@@ -176,18 +190,10 @@ def pair_table(nodes: Nodes, corr: tuple[Table, ...], groups: int, rigid: tuple[
     """
     if nodes.ndim == 0:
         return np.full(1 << groups, float(nodes) ** 2)
-    total = expect(nodes * nodes)
     if nodes.ndim == 1:
-        power = (PROJECT @ nodes) ** 2
-        rest = max(total - float(power.sum()), 0.0)
-        if rigid and rigid[0]:
-            power[2] *= 1 - rigid[0]
-        out = np.polynomial.polynomial.polyval(corr[0], np.append(power, rest))
-        out = np.asarray(out, dtype=np.float64)
-        if not (rigid and rigid[0]):
-            out[np.asarray(corr[0]) >= 1 - 1e-12] = total
-            out[np.asarray(corr[0]) <= 1e-12 - 1] = expect(nodes * nodes[::-1])
-        return out
+        held = rigid[0] if rigid else 0.0
+        return _one_field(nodes.tobytes(), np.asarray(corr[0], dtype=np.float64).tobytes(), held).copy()
+    total = expect(nodes * nodes)
     power = (PROJECT @ nodes @ PROJECT.T) ** 2
     rest = max(total - float(power.sum()), 0.0)
     if rigid:
@@ -200,6 +206,22 @@ def pair_table(nodes: Nodes, corr: tuple[Table, ...], groups: int, rigid: tuple[
     return out + rest * np.abs(a * b) ** (DEGREE // 2)
 
 
+@lru_cache(maxsize=8192)
+def _one_field(values: bytes, correlations: bytes, held: float) -> Table:
+    """The table of one field: repeated blocks ask for the same one again and again."""
+    nodes, corr = np.frombuffer(values), np.frombuffer(correlations)
+    total = expect(nodes * nodes)
+    power = (PROJECT @ nodes) ** 2
+    rest = max(total - float(power.sum()), 0.0)
+    if held:
+        power[2] *= 1 - held
+    out = np.asarray(np.polynomial.polynomial.polyval(corr, np.append(power, rest)), dtype=np.float64)
+    if not held:
+        out[corr >= 1 - 1e-12] = total
+        out[corr <= 1e-12 - 1] = expect(nodes * nodes[::-1])
+    return out
+
+
 def correlation_for(nodes: Nodes, cov: Table) -> Table:
     """Latent correlation that gives second moments ``cov`` for a one-field value with ``nodes``."""
     power = (PROJECT @ nodes) ** 2
@@ -209,11 +231,16 @@ def correlation_for(nodes: Nodes, cov: Table) -> Table:
         return np.ones_like(cov)
     if power[1] >= (1 - 1e-9) * variance:
         return np.clip((cov - mean2) / variance, -1.0, 1.0)
-    rest = max(total - float(power.sum()), 0.0)
-    r = _RHO
-    p = np.polynomial.polynomial.polyval(r, np.append(power, rest))
-    p = np.maximum.accumulate(p)
-    return np.interp(cov, p, r)
+    return np.interp(cov, _moments(nodes.tobytes()), _RHO)
+
+
+@lru_cache(maxsize=1024)
+def _moments(values: bytes) -> Nodes:
+    """Second moment between entries at every latent correlation in ``_RHO``, made monotone."""
+    nodes = np.frombuffer(values)
+    power = (PROJECT @ nodes) ** 2
+    rest = max(expect(nodes * nodes) - float(power.sum()), 0.0)
+    return np.maximum.accumulate(np.polynomial.polynomial.polyval(_RHO, np.append(power, rest)))
 
 
 _RHO = np.sin(np.linspace(-np.pi / 2, np.pi / 2, 801))

@@ -123,7 +123,7 @@ def build(dims: Iterable[Iterable[Factor]]) -> tuple[Layout, list[Hashable]]:
 
 def lift(layout: Layout, keys: Sequence[Hashable], touches: dict[Hashable, int]) -> Masks:
     """For every mask over ``layout``'s groups, the old mask given what each key touches."""
-    return _lift(tuple(touches.get(k, 0) for k in keys)) if layout.groups else np.zeros(1, dtype=np.int64)
+    return _lift(tuple(touches.get(k, 0) for k in keys)) if layout.groups else _lift(())
 
 
 def refine(lists: Sequence[Sequence[tuple[int, int]]]) -> list[tuple[int, list[int]]] | None:
@@ -151,6 +151,12 @@ def refine(lists: Sequence[Sequence[tuple[int, int]]]) -> list[tuple[int, list[i
 def align(layouts: Sequence[Layout], shape: Sequence[int]) -> tuple[Layout, list[Masks]]:
     """Broadcast layouts (right-aligned) to ``shape``: the common layout and, for each operand, the
     map from its masks to the operand's (a group the operand lacks is broadcast: it touches none)."""
+    layout, maps = _align(tuple(layouts), tuple(shape))
+    return layout, list(maps)
+
+
+@lru_cache(maxsize=16384)
+def _align(layouts: tuple[Layout, ...], shape: tuple[int, ...]) -> tuple[Layout, tuple[Masks, ...]]:
     rank = len(shape)
     dims: list[list[Factor]] = []
     touches: list[dict[Hashable, int]] = [{} for _ in layouts]
@@ -181,7 +187,7 @@ def align(layouts: Sequence[Layout], shape: Sequence[int]) -> tuple[Layout, list
             factors.append((n, k))
         dims.append(factors)
     layout, keys = build(dims)
-    return layout, [lift(layout, keys, t) for t in touches]
+    return layout, tuple(lift(layout, keys, t) for t in touches)
 
 
 def collapse(fine: Layout, table: Table, masks: Masks, groups: int) -> Table:

@@ -263,9 +263,10 @@ def _joint(
         rigid.append(inputs[i].rigid[at] if inputs[i].rigid else 0.0)
     wobble = _wobbles(inputs, keys)
     grids = [_on_grid(x.nodes, x.keys, keys) for x in inputs]
-    nodes = np.broadcast_to(evaluate(op, grids), np.broadcast_shapes(*(g.shape for g in grids))).copy()
+    values, partial = _evaluated(op, grids)
+    nodes = np.broadcast_to(values, np.broadcast_shapes(*(g.shape for g in grids))).copy()
     nodes = np.nan_to_num(nodes, nan=0.0, posinf=1e150, neginf=-1e150)
-    sources = _sources(op, inputs, grids, keys)
+    sources = _sources(partial, inputs, keys)
     if nodes.ndim and float(np.ptp(nodes)) == 0.0:
         return constant(layout, float(nodes.flat[0]))
     out = Signal(layout, nodes, tuple(keys), tuple(corr), rigid=tuple(rigid), wobble=wobble, sources=sources)
@@ -293,9 +294,29 @@ def _on_grid(nodes: Nodes, own: tuple[Hashable, ...], keys: list[Hashable]) -> N
     return nodes[:, None] if own[0] == keys[0] else nodes[None, :]
 
 
-def _sources(op: Pointwise, inputs: Inputs, grids: list[Nodes], keys: list[Hashable]) -> dict[int, Source]:
+def _evaluated(op: Pointwise, grids: list[Nodes]) -> tuple[Nodes, list[Nodes]]:
+    """Values and partial derivatives on a grid; of one field, once for an operation and its operands' values."""
+    if any(g.ndim > 1 for g in grids):
+        return evaluate(op, grids), slopes(op, grids)
+    operands = tuple((g.ndim, np.asarray(g, dtype=np.float64).tobytes()) for g in grids)
+    values, partial = _on_one_field(op, repr(op.args), FUNCTIONS.get(op.fn), operands)
+    return values, list(partial)
+
+
+@lru_cache(maxsize=4096)
+def _on_one_field(
+    op: Pointwise, args: str, function: object, operands: tuple[tuple[int, bytes], ...]
+) -> tuple[Nodes, tuple[Nodes, ...]]:
+    """``args`` tells the signs of zeros apart, ``function`` a name that was given another meaning."""
+    grids = [np.frombuffer(held) if ndim else np.frombuffer(held).reshape(()) for ndim, held in operands]
+    values, partial = evaluate(op, grids), tuple(slopes(op, grids))
+    for array in (values, *partial):
+        array.setflags(write=False)
+    return values, partial
+
+
+def _sources(partial: list[Nodes], inputs: Inputs, keys: list[Hashable]) -> dict[int, Source]:
     """Chain rule: derivative with respect to every source of the operands."""
-    partial = slopes(op, grids)
     out: dict[int, Source] = {}
     for x, d in zip(inputs, partial, strict=True):
         for s, src in x.sources.items():

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from anyinit._graph.graph import Node
-from anyinit._graph.ops import Contract, Lookup, Opaque, Softmax
+from anyinit._graph.ops import Contract, Lookup, Softmax
 from anyinit._solve.analytic import Decision, Solver
 from anyinit._solve.fans import receptive
 from anyinit._solve.plan import Term
@@ -106,7 +106,7 @@ def behind_opaque(solver: Solver, d: Decision) -> bool:
     if d.node is None:
         return False
     node = solver.graph.nodes[d.node]
-    hidden = sum(1 << n.output for n in solver.graph.nodes if isinstance(n.op, Opaque))
+    hidden = solver.streams.opaque
     return any(solver.streams.ancestors[i] & hidden for i in node.inputs if i in solver.uses.live) if hidden else False
 
 

@@ -38,6 +38,7 @@ def build(
     grads = gradients(graph, walk)
     behind = bends(solver)
     weights: list[Weight] = []
+    places: dict[str, int] = {}
     unscaled: list[tuple[str, str]] = []
     order = {leaf: at for at, leaf in enumerate(_canonical(solver, fixed))}
     for i, leaf in _by_use(solver):
@@ -50,8 +51,9 @@ def build(
         if reason:
             unscaled.append((leaf.name, reason))
         part = replace(part, label=leaf.part, draw=replace(part.draw, view=leaf.view + part.draw.view))
-        known = next((k for k, w in enumerate(weights) if w.name == leaf.name), None) if leaf.part else None
+        known = places.get(leaf.name) if leaf.part else None
         if known is None:
+            places.setdefault(leaf.name, len(weights))
             weights.append(Weight(leaf.name, leaf.whole or shape, leaf.dtype, leaf.aliases, (part,)))
         else:
             weights[known] = replace(weights[known], parts=(*weights[known].parts, part))

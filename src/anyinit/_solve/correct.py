@@ -14,8 +14,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import root_scalar
 
+from anyinit._core.roots import crossing
 from anyinit._graph.graph import Graph
 from anyinit._graph.ops import Permute, Pointwise, Reshape
 from anyinit._graph.runtime import Runtime
@@ -227,7 +227,7 @@ def _through_region(solver: Solver, d: Decision, array: Array, goal: float, star
     for reach in (0.1, 0.7, 3.0):
         low, high = middle - reach, middle + reach
         if excess(low) < 0 < excess(high):
-            return math.exp(root_scalar(excess, bracket=(low, high), xtol=1e-7).root)
+            return math.exp(crossing(excess, low, high, 1e-7))
     return None
 
 

@@ -65,12 +65,8 @@ def residual_members(
     """
     if not place.curved or not ask.plain(leaf, node) or not _starts(streams, place):
         return None
-    before = dict(walk.signals)
-    try:
+    with walk.aside():
         return _Search(uses, walk, streams, ask).members(leaf, node, place)
-    finally:
-        walk.signals.clear()
-        walk.signals.update(before)
 
 
 def _starts(streams: Streams, place: Region) -> bool:

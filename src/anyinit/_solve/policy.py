@@ -13,12 +13,14 @@ Every choice is made from a function's values, a depth, or a shape; none from a 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-from scipy.optimize import root_scalar
 
 from anyinit._core.field import Nodes, Signal, expect, gaussian
+from anyinit._core.roots import crossing
 from anyinit._core.tables import Factor, build
 from anyinit._graph.graph import Graph, Node
 from anyinit._graph.ops import Contract, Pointwise
@@ -74,6 +76,7 @@ class Policy:
     mirror: bool = True
     streams: Streams | None = None
     styles: dict[int, Style] = field(default_factory=dict[int, Style])
+    known_slopes: dict[tuple[Hashable, float], tuple[float, float]] = field(default_factory=dict[Any, Any])
 
     def style(self, leaf: int, node: Node, place: Region, data: int) -> Style:
         """The style of a weight met at ``node``; ``data`` is the value it is applied to."""
@@ -156,7 +159,7 @@ class Policy:
         low, high = -4.0, 4.0
         if excess(low) > 0 or excess(high) < 0:
             return 1.0
-        return math.exp(root_scalar(excess, bracket=(low, high), xtol=1e-6).root)
+        return math.exp(crossing(excess, low, high, 1e-6))
 
     def _plain(self, leaf: int, node: Node) -> bool:
         """A weight used once, without groups, whose outputs come in pairs."""
@@ -244,8 +247,7 @@ class Policy:
         return gaussian(layout, 0.0, q * sign_table(keys, {"sign"}), ("probe", node.output))
 
     def _replayed(self, z: Signal, at: int, place: Region) -> Signal | None:
-        signals = dict(self.walk.signals)
-        try:
+        with self.walk.aside():
             self.walk.signals[at] = as_source(z, at)
             for position in place.nodes:
                 node = self.graph.nodes[position]
@@ -253,9 +255,6 @@ class Policy:
                     return None
                 self.walk.step(node)
             return self.walk.signals[place.end]
-        finally:
-            self.walk.signals.clear()
-            self.walk.signals.update(signals)
 
     def _level(self, nodes: Nodes) -> float:
         """Pre-activation level of a mirrored chain: unit second moment after a homogeneous activation,
@@ -314,8 +313,7 @@ class Policy:
 
     def _argument(self, node: Node, place: Region) -> float:
         """Second moment at the nonlinear function's argument for a unit field at the weight's output."""
-        signals = dict(self.walk.signals)
-        try:
+        with self.walk.aside():
             self.walk.signals[node.output] = as_source(self._probe(node, 1.0), node.output)
             for position in place.nodes:
                 after = self.graph.nodes[position]
@@ -324,12 +322,38 @@ class Policy:
                     return self.walk.signals[live[0]].m2 or 1.0
                 self.walk.step(after)
             return 1.0
-        finally:
-            self.walk.signals.clear()
-            self.walk.signals.update(signals)
 
     def _slopes(self, node: Node, place: Region, q: float) -> tuple[float, float]:
-        """Level slope and gradient factor ``q E f'^2 / E f^2`` at one level."""
+        """Level slope and gradient factor ``q E f'^2 / E f^2`` at one level; once for a function and a level."""
+        function = self._function(node, place)
+        if function is None:
+            return self._fresh_slopes(node, place, q)
+        if (function, q) not in self.known_slopes:
+            self.known_slopes[function, q] = self._fresh_slopes(node, place, q)
+        return self.known_slopes[function, q]
+
+    def _function(self, node: Node, place: Region) -> Hashable | None:
+        """What identifies the function of one field behind a weight; None where there is more to it than that."""
+        numbers: dict[int, int] = {node.output: 0}
+        steps: list[Hashable] = []
+        for position in place.nodes:
+            after = self.graph.nodes[position]
+            if not isinstance(after.op, Pointwise):
+                return None
+            operands: list[int | float] = []
+            for i in after.inputs:
+                x = self.walk.signals.get(i)
+                if i in numbers:
+                    operands.append(numbers[i])
+                elif x is None or x.keys or x.lineage or x.data is not None or x.nodes.ndim:
+                    return None
+                else:
+                    operands.append(float(x.nodes))
+            steps.append((after.op.fn, repr(after.op.args), repr(operands)))
+            numbers[after.output] = len(numbers)
+        return (tuple(steps), numbers.get(place.end))
+
+    def _fresh_slopes(self, node: Node, place: Region, q: float) -> tuple[float, float]:
         end = self._replayed(self._probe(node, q), node.output, place)
         source = None if end is None else end.sources.get(node.output)
         if end is None or source is None or end.m2 <= 0:

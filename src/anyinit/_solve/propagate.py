@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Generator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -37,7 +39,7 @@ class Walk:
     graph: Graph
     param: Callable[[int, Leaf], Signal]
     inputs: Mapping[str, NDArray[np.generic]] = field(default_factory=dict[str, NDArray[np.generic]])
-    signals: dict[int, Signal] = field(default_factory=dict[int, Signal])
+    signals: MutableMapping[int, Signal] = field(default_factory=dict[int, Signal])
     variance: dict[int, float] = field(default_factory=dict[int, float])
     ops: dict[int, Op] = field(default_factory=dict[int, Op])
     paired: set[int] = field(default_factory=set[int])
@@ -74,6 +76,16 @@ class Walk:
             "a unit normal input was assumed"
         )
         return True
+
+    @contextmanager
+    def aside(self) -> Generator[None]:
+        """Signals kept inside are forgotten afterwards; it costs what is kept, not what the walk holds."""
+        outer = self.signals
+        self.signals = ChainMap({}, outer)
+        try:
+            yield
+        finally:
+            self.signals = outer
 
     def step(self, node: Node) -> Signal:
         """Apply one node's rule and keep its signal."""

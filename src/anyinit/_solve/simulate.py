@@ -109,8 +109,7 @@ def _related(solver: Solver, a: int, b: int) -> bool:
     if set(signals[a].keys) & set(signals[b].keys):
         return False
     common = solver.streams.ancestors[a] & solver.streams.ancestors[b]
-    leaves = sum(1 << i for i in solver.graph.leaves)
-    return bool(common & ~leaves)
+    return bool(common & ~solver.streams.leaves)
 
 
 def affordable(solver: Solver) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from anyinit._graph.ops import Contract, Dropout, Normalize, Pointwise, Pool, Softmax
+from anyinit._graph.ops import Contract, Dropout, Normalize, Opaque, Pointwise, Pool, Softmax
 from anyinit._solve.roles import MOVES, Uses
 
 SUMS = {"add", "sub"}
@@ -56,6 +56,16 @@ class Streams:
                 self.residuals[at] = found
                 before = self._previous(found.source)
                 self.stream[at] = at if before is None else self.stream[before]
+
+    @cached_property
+    def leaves(self) -> int:
+        """All leaves, as a set of bits like those of ``ancestors``."""
+        return sum(1 << i for i in self.uses.graph.leaves)
+
+    @cached_property
+    def opaque(self) -> int:
+        """What operations without a rule make, as a set of bits like those of ``ancestors``."""
+        return sum(1 << n.output for n in self.uses.graph.nodes if isinstance(n.op, Opaque))
 
     def _direct(self, at: int, u: int, v: int) -> Residual | None:
         for skip, branch in ((u, v), (v, u)):
