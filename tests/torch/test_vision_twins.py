@@ -78,7 +78,7 @@ def test_a_finite_mask_hides_what_it_masks(hidden: float):
 
 
 def test_biases_that_fall_with_distance_are_no_mask():
-    from anyinit._rules.pointwise import _visible
+    from anyinit._rules.masks import _visible
 
     slope = -torch.arange(400.0).numpy()
     assert _visible(slope) is None
