@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from anyinit import _options
@@ -19,15 +19,22 @@ from anyinit._graph.rewrite import canonical
 from anyinit._health.measure import Optimizer, measure
 from anyinit._health.view import Diagnosis
 from anyinit._options import Options
-from anyinit._solve import certify, correct, simulate, study
+from anyinit._solve import certify, correct, empirical, simulate, study
 from anyinit._solve.analytic import Solver
 from anyinit._solve.apply import materialize, rematerialize
+from anyinit._solve.batches import Batches
 from anyinit._solve.build import build
 from anyinit._solve.given import biases, given, reader
 from anyinit._solve.plan import BY_DESIGN, BY_REQUEST, Plan
 from anyinit._solve.propagate import Walk
 from anyinit._solve.schemes import Schemes
-from anyinit.errors import AnyInitError, BackendNotFoundError, BackendUnavailableError, ConfigError, PlanError
+from anyinit.errors import (
+    AnyInitError,
+    BackendNotFoundError,
+    BackendUnavailableError,
+    ConfigError,
+    PlanError,
+)
 from anyinit.report import Report
 from anyinit.report.activation import draw
 from anyinit.report.propagation import Propagation
@@ -66,7 +73,8 @@ def initialize(
 
     Args:
         model: a PyTorch module (changed in place), or a model of another supported framework.
-        input_spec: shape, batch (array, tensor, tuple or dict), callable returning one, or None where
+        input_spec: shape, batch (array, tensor, tuple or dict), a list, iterator or loader of batches (which
+            empirical mode goes through; else the first), callable returning a batch, or None where
             the input can be inferred. A batch's own moments are the input moments; a shape means unit
             normal input (integers: uniform ids).
         mode: ``analytic`` (scales from theory) or ``empirical`` (levels measured on the batch). A mode
@@ -92,8 +100,11 @@ def initialize(
         BackendNotFoundError: the model belongs to no supported framework.
     """
     checked, spec = _parsed(input_spec, mode, options)
-    session = _open(model, spec, params, checked)
-    plan, weights = _drawn(session, progress)
+    batches, opening = Batches.of(spec), partial(_open, model, params=params, options=checked)
+    session = opening(spec) if batches is None else batches.opened(opening)
+    again = partial(_runtime, model, params=params, forward=checked.forward)
+    others = None if batches is None else partial(empirical.opened, session.graph, session.runtime, batches, again)
+    plan, weights = _drawn(session, progress, others)
     if checked.certify:
         plan = _certified(session, plan, weights)
     session.runtime.write(weights, rollback=checked.rollback)
@@ -125,7 +136,8 @@ def plan(model: Any, input_spec: Any = None, mode: Any = "analytic", *, params: 
     Args and raises: as :func:`initialize`.
     """
     checked, spec = _parsed(input_spec, mode, options)
-    return _open(model, spec, params, checked).plan
+    batches, opening = Batches.of(spec), partial(_open, model, params=params, options=checked)
+    return (opening(spec) if batches is None else batches.opened(opening)).plan
 
 
 def apply(planned: Plan, model: Any, input_spec: Any = None, *, params: Any = None) -> Report:
@@ -394,17 +406,18 @@ def _kept(
             yield name, f"{BY_REQUEST}: only= or skip="
 
 
-def _drawn(session: _Session, progress: Any) -> tuple[Plan, Mapping[str, Any]]:
+def _drawn(session: _Session, progress: Any, others: Any = None) -> tuple[Plan, Mapping[str, Any]]:
     """The draw, corrected or measured where that is due."""
     options, solver, runtime = session.options, session.solver, session.runtime
     weights = {**session.stock, **materialize(session.plan, runtime.read, progress=progress)}
-    exact = options.mode == "empirical"
-    chosen = {d.leaf for d in correct.placed(solver)} if exact or options.correct == "always" else set[int]()
-    if options.correct == "auto" and not exact and options.scheme is None:
+    if options.mode == "empirical":
+        return empirical.settle(solver, session.plan, weights, runtime, others, progress)
+    chosen = {d.leaf for d in correct.placed(solver)} if options.correct == "always" else set[int]()
+    if options.correct == "auto" and options.scheme is None:
         chosen = correct.needed(solver, session.plan)
     if not chosen and not runtime.batch_given:
         return session.plan, weights
-    found = correct.run(solver, runtime, weights, chosen, exact=exact, progress=progress)
+    found = correct.run(solver, runtime, weights, chosen, progress=progress)
     plan = correct.record(session.plan, solver, found, corrected=bool(chosen))
     return plan, (rematerialize(session.plan, weights, plan, runtime.read) if chosen else weights)
 

@@ -100,7 +100,7 @@ def test_shares_of_a_stream_are_met_on_data():
 def test_a_batch_without_signal_leaves_the_draw_alone_and_says_so():
     x = np.full((64, 32), 1e-9)
     found = solve(chain("relu", 3, 32), {"input.0": x})
-    plan, _, _ = settled(found, x)
+    plan, _, _ = settled(found, x, exact=False)
     assert all(p.draw.factor == 1 for w in plan.weights for p in w.parts)
     assert any("carries no usable signal" in w for w in plan.warnings)
 

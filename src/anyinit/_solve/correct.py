@@ -41,6 +41,7 @@ class Measurement:
     end: dict[int, float] = field(default_factory=dict[int, float])
     dead: dict[int, float] = field(default_factory=dict[int, float])
     warnings: list[str] = field(default_factory=list[str])
+    exact: bool = False  # whether the decisions' targets were enforced, not the planned levels
 
 
 def needed(solver: Solver, plan: Plan) -> set[int]:
@@ -99,14 +100,14 @@ def square_mean(x: Array) -> float:
 
 def run(
     solver: Solver, runtime: Runtime, weights: Mapping[str, Array], correct: set[int], *, exact: bool = False,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Callable[[int, int, str], None] | None = None, aim: Mapping[int, float] | None = None,
 ) -> Measurement:  # fmt: skip
     """Run the drawn network, correcting the leaves of ``correct`` and measuring all.
 
     exact: enforce the decision's target at the end of its region (empirical mode); otherwise the
-    planned level there.
+    planned level there. aim: factors on these levels.
     """
-    found = Measurement()
+    found = Measurement(exact=exact)
     outputs: dict[int, list[Decision]] = {}
     ends: dict[int, list[Decision]] = {}
     for d in placed(solver):
@@ -126,7 +127,7 @@ def run(
             if d.leaf in found.output:
                 continue
             if d.leaf in correct:
-                s = _factor(solver, d, array, exact, found)
+                s = _factor(solver, d, array, exact, found, (aim or {}).get(d.leaf, 1.0))
                 if s != 1.0:
                     bias = _bias(solver, d, weights)
                     array = np.asarray((np.asarray(array) - bias) * s + bias, dtype=array.dtype)  # pyright: ignore[reportOperatorIssue]
@@ -180,14 +181,17 @@ def _bias(solver: Solver, d: Decision, weights: Mapping[str, Array]) -> NDArray[
     return np.zeros(())
 
 
-def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measurement) -> float:
+def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measurement, aim: float) -> float:
     """Factor on the weight that gives the wanted level at the end of its region."""
     assert d.region is not None
     signals = solver.walk.signals
     name = solver.graph.leaves[d.leaf].name
     have = square_mean(array)
     want = signals[d.region.output].m2
-    if not math.isfinite(have) or have <= 0 or not 1 / EXTREME < have / max(want, 1e-300) < EXTREME:
+    if have == 0 and want == 0:
+        return 1.0  # a state that starts at zero
+    limit = math.inf if exact else EXTREME
+    if not math.isfinite(have) or have <= 0 or not 1 / limit < have / max(want, 1e-300) < limit:
         found.warnings.append(
             f"{name}: measured level {have:.3g} where {want:.3g} was planned; the batch carries no usable signal here, "
             "weight left as drawn"
@@ -197,12 +201,12 @@ def _factor(solver: Solver, d: Decision, array: Array, exact: bool, found: Measu
         return 1.0  # set by the input's coordinates or by the caller, not by a level
     if d.region.curved and d.target is not None:
         goal = d.target if exact else signals[d.region.end].m2
-        s = _through_region(solver, d, array, goal, math.sqrt(want / have))
+        s = _through_region(solver, d, array, goal * aim, math.sqrt(want / have))
         if s is not None:
             return s
     elif exact and d.target is not None and d.region.end == d.region.output:
         want = d.target
-    return math.sqrt(want / have)
+    return math.sqrt(want * aim / have)
 
 
 def _through_region(solver: Solver, d: Decision, array: Array, goal: float, start: float) -> float | None:
@@ -312,7 +316,7 @@ def _recorded(part: Part, solver: Solver, leaf: int, found: Measurement, correct
     draw = replace(part.draw, factor=part.draw.factor * s)
     if end is None or part.predicted is None or part.predicted_output is None:
         return replace(part, draw=draw)
-    settled = d.target if d.target is not None and d.region.curved else part.predicted
+    settled = d.target if d.target is not None and (d.region.curved or found.exact) else part.predicted
     ratio = found.output[leaf]
     return replace(
         part, draw=draw, planned=part.predicted, predicted=settled, band=_tight(solver, d.region.end, settled),
