@@ -1,4 +1,4 @@
-"""The work of a plan grows with the number of blocks, and repeated blocks are not evaluated again. Counted, not timed."""
+"""The work of a plan grows with its blocks, and repeated blocks are not evaluated again. Counted, not timed."""
 
 from __future__ import annotations
 
