@@ -39,7 +39,7 @@ LEVEL = (
 FLAT = 1.02  # level slope up to which a mirrored chain runs at unit level
 HELD_LEVEL, HELD_GRADIENT = 100.0, 10.0  # products of chi and chi_1 that independent draws may have over a chain
 GROWTH = 100.0  # growth of the gradient over the whole depth for odd saturating activations
-LENGTH = 0.2  # relative variance of a sample's squared norm from which its length carries information
+LENGTH, FEW_INPUTS = 0.1, 8  # a sample of so few numbers whose squared norm varies so much tells by its length
 BIAS, LOOSE_BIAS = 0.5, 0.2  # share of biases there; less where independent draws spread angles further
 STEEP = 1.2  # level slope from which biases are worth having
 
@@ -400,7 +400,8 @@ class Policy:
                 why += "per unit coordinate, phases over a period"
                 return Style(std=1 / math.sqrt(3), phase=math.pi / rate, why=why)
         spread = self.length_spread(self.walk.signals[data])
-        if spread > LENGTH and self._biased(place):
+        few = self.graph.values[data].shape[-1] <= FEW_INPUTS
+        if few and spread > LENGTH and self._biased(place):
             why = f"{style.why}; " if style.why else ""
             text = (
                 f"{why}biases share its level: squared lengths of samples vary by {math.sqrt(spread):.2g} of their mean"
