@@ -87,10 +87,10 @@ def test_no_page_or_source_names_a_path_of_one_machine_or_a_package_index():
 
 
 HOMES = {
-    "torch": "torch", "transformers": "torch", "jax": "jax", "flax": "jax", "equinox": "jax", "haiku": "jax",
+    "torch": "torch", "transformers": "torch", "jax": "jax", "flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "jax",
     "torchvision": "vision", "timm": "vision", "numpy": "anywhere",
 }  # fmt: skip
-NEEDS = {"torch": ("torch", "transformers"), "jax": ("jax", "flax", "equinox", "haiku"), "vision": ("torchvision",)}
+NEEDS = {"torch": ("torch", "transformers"), "jax": ("jax", "flax", "equinox", "haiku", "keras"), "vision": ("torchvision",)}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "_frameworks": {"errors", "_core", "_graph"},
 }
 MAY_IMPORT["_api"] = {*MAY_IMPORT}
-MAY_IMPORT["jax"] = MAY_IMPORT["_entries"] = {"_frameworks"}
+MAY_IMPORT["jax"] = MAY_IMPORT["keras"] = MAY_IMPORT["_entries"] = {"_frameworks"}
 MAY_IMPORT["__init__"] = {*MAY_IMPORT}
 MAY_IMPORT["cli"] = {"__init__", "errors"}
 MAY_IMPORT["__main__"] = {"cli"}
