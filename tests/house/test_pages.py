@@ -87,10 +87,14 @@ def test_no_page_or_source_names_a_path_of_one_machine_or_a_package_index():
 
 
 HOMES = {
-    "torch": "torch", "transformers": "torch", "jax": "jax", "flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "jax",
-    "torchvision": "vision", "timm": "vision", "numpy": "anywhere",
+    "torch": "torch", "transformers": "torch", "lightning": "torch", "torchvision": "vision", "timm": "vision",
+    "jax": "jax", "flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "jax", "numpy": "anywhere",
 }  # fmt: skip
-NEEDS = {"torch": ("torch", "transformers"), "jax": ("jax", "flax", "equinox", "haiku", "keras"), "vision": ("torchvision",)}
+NEEDS = {
+    "torch": ("torch", "transformers", "lightning"),
+    "jax": ("jax", "flax", "equinox", "haiku", "keras"),
+    "vision": ("torchvision",),
+}
 
 
 @dataclass(frozen=True)

@@ -28,18 +28,22 @@ MAY_IMPORT = {
 MAY_IMPORT["_api"] = {*MAY_IMPORT}
 MAY_IMPORT["jax"] = MAY_IMPORT["keras"] = MAY_IMPORT["_entries"] = {"_frameworks"}
 MAY_IMPORT["__init__"] = {*MAY_IMPORT}
-MAY_IMPORT["cli"] = {"__init__", "errors"}
+MAY_IMPORT["cli"] = MAY_IMPORT["lightning"] = MAY_IMPORT["transformers"] = {"__init__", "errors"}
 MAY_IMPORT["__main__"] = {"cli"}
 MAY_IMPORT["testing"] = {*MAY_IMPORT}
 
 EVERYWHERE = {"numpy", "scipy"}
-FRAMEWORKS = {"torch", "jax", "jaxlib", "flax", "equinox", "haiku", "keras", "tensorflow", "transformers", "optax"}
+FRAMEWORKS = {
+    "torch", "jax", "jaxlib", "flax", "equinox", "haiku", "keras", "tensorflow", "transformers", "optax", "lightning",
+    "pytorch_lightning",
+}  # fmt: skip
 OF_A_ROOM = {
     "torch": {"torch"},
     "jax": {"jax", "jaxlib", "flax", "equinox", "haiku"},
     "tensorflow": {"tensorflow"},
     "keras": {"keras", "jax", "tensorflow", "torch"},
 }
+OF_A_FILE = {"lightning.py": {"lightning", "pytorch_lightning"}, "transformers.py": {"transformers"}}
 
 
 def room(path: Path) -> str:
@@ -81,7 +85,8 @@ def test_a_file_imports_only_from_rooms_below_its_own(path: Path):
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_a_framework_is_imported_only_in_its_own_folder(path: Path):
     parts = path.relative_to(PACKAGE).parts
-    allowed = OF_A_ROOM.get(parts[1], set()) if parts[0] == "_frameworks" and len(parts) > 2 else set()
+    inside = parts[0] == "_frameworks" and len(parts) > 2
+    allowed = OF_A_ROOM.get(parts[1], set()) if inside else OF_A_FILE.get("/".join(parts), set())
     roots = {name.split(".")[0] for name in imported(path)}
     assert roots & FRAMEWORKS <= allowed
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 MODULES = {"anyinit.errors", "anyinit.testing"}
-ENTRIES = {"anyinit.jax", "anyinit.keras"}  # each imports its framework
+ENTRIES = {"anyinit.jax", "anyinit.keras", "anyinit.lightning", "anyinit.transformers"}  # each imports its framework
 SETTINGS = (ROOT / "mkdocs.yml").read_text()
 
 
