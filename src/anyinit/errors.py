@@ -64,8 +64,9 @@ def near(name: str, known: Iterable[str], limit: int = 24) -> str:
     return "Choose one of " + ", ".join(repr(o) for o in options[:limit]) + more + "."
 
 
-def could_not_run(error: Exception, done: str = "run") -> TraceError:
-    """The error of a model that could not be run on its input, with what the framework said; chain ``error`` to it."""
+def could_not_run(error: Exception, done: str = "run", also: str = "") -> TraceError:
+    """The error of a model that could not be run on its input, with what the framework said; chain ``error`` to it.
+    ``also``: what else to check."""
     import re  # only ever needed on the way to an error
 
     plain = re.sub(r"\x1b\[\d*m", "", str(error))
@@ -73,6 +74,7 @@ def could_not_run(error: Exception, done: str = "run") -> TraceError:
     return TraceError(
         f"The model could not be {done} on this input",
         value=f"{type(error).__name__}: {' '.join(lines[:2])}".rstrip("."),
-        remedy="Check the shape and type of the input (the first dimension counts the samples of a batch), "
+        remedy=f"{also} ".lstrip()
+        + "Check the shape and type of the input (the first dimension counts the samples of a batch), "
         "or pass forward=, a callable (model, batch) that runs the model.",
     )

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from jax.tree_util import tree_flatten_with_path
+
 from anyinit._frameworks.jax import linen
-from anyinit._frameworks.jax.program import Program, tree_program
-from anyinit.errors import ConfigError
+from anyinit._frameworks.jax.program import Program, dotted, tree_program
+from anyinit.errors import ConfigError, could_not_run
 
 
 def program(model: Callable[..., Any], params: Any, forward: Callable[..., Any] | None) -> Program:
@@ -25,6 +27,16 @@ def program(model: Callable[..., Any], params: Any, forward: Callable[..., Any] 
             return forward(partial(model, tree), *args, **kwargs)
         return model(tree, *args, **kwargs)
 
+    made = _program(params, run)
+    made.refused = partial(could_not_run, also="Check that params holds what the function reads.")
+    numbers = [dotted(path) for path, leaf in tree_flatten_with_path(params)[0] if isinstance(leaf, (float, complex))]
+    if numbers:
+        made.notes.append(f"{', '.join(numbers)}: plain numbers in params, which are no arrays and are left alone")
+    return made
+
+
+def _program(params: Any, run: Callable[..., Any]) -> Program:
+    """The tree of parameters read as what it is."""
     if linen.is_variables(params):
         return tree_program(params, run, linen.role, linen.name)
     state = getattr(sys.modules.get("flax.nnx"), "State", None)

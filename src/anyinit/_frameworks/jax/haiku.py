@@ -9,13 +9,29 @@ from typing import Any
 
 import jax
 
+from anyinit._frameworks.jax.arrays import misfit
 from anyinit._frameworks.jax.inputs import Batch
-from anyinit._frameworks.jax.program import BUFFER, PARAM, Program, tree_program
+from anyinit._frameworks.jax.program import BUFFER, PARAM, UNUSABLE, Program, named_arrays, tree_program
+from anyinit.errors import AnyInitError
 
 
 def _takes_key(apply: Callable[..., Any]) -> bool:
     """Whether a transformed function wants a key; ``without_apply_rng`` takes that argument away."""
     return any(name in inspect.signature(apply).parameters for name in ("rng", "rng_key", "key"))
+
+
+def _name(path: Any) -> str:
+    """Module and parameter."""
+    return ".".join(str(k.key) for k in path if hasattr(k, "key"))
+
+
+def _misfit(params: Any, fresh: Callable[[], Any]) -> AnyInitError | None:
+    """How parameters (and state) differ from those of an ``init`` on the same input; nothing if that fails too."""
+    try:
+        needed = fresh()
+    except UNUSABLE:
+        return None
+    return misfit(named_arrays(params, _name), named_arrays(needed, _name))
 
 
 def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] | None) -> Program:
@@ -39,7 +55,9 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
     def role(path: Any, _: Any) -> str:
         return BUFFER if stateful and path[0].idx == 1 else PARAM
 
-    made = tree_program(params, run, role, lambda path: ".".join(str(k.key) for k in path if hasattr(k, "key")))
+    made = tree_program(params, run, role, _name)
+    if (alone or not drawn) and forward is None:
+        made.refused = lambda _: _misfit(params, lambda: jax.eval_shape(model.init, key, *args, **kwargs))
     if alone:
         assemble = made.rebuild
         made.rebuild = lambda values: assemble(values)[0]

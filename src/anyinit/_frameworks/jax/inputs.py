@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anyinit._frameworks.jax.arrays import usable
 from anyinit._frameworks.jax.program import part_of
 from anyinit._frameworks.primitives.inputs import arguments, is_shape, shape, sound
 from anyinit.errors import ConfigError
@@ -95,7 +96,10 @@ def keyed(spec: Any) -> bool:
 
 
 def _checked(spec: Any) -> Any:
+    if not isinstance(spec, jax.Array) and np.asarray(spec).dtype.kind in "OSUMm":
+        raise ConfigError("The batch holds no numbers", value=str(np.asarray(spec).dtype), remedy=REMEDY)
     array = spec if isinstance(spec, jax.Array) else jnp.asarray(np.asarray(spec))
+    usable([("input", array)])
     if keyed(array):
         return array
     sound(array.size, not jnp.issubdtype(array.dtype, jnp.inexact) or bool(jnp.isfinite(array).all()), array.shape)

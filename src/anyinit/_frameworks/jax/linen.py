@@ -7,8 +7,21 @@ from typing import Any
 
 import jax
 
+from anyinit._frameworks.jax.arrays import misfit
 from anyinit._frameworks.jax.inputs import Batch
-from anyinit._frameworks.jax.program import BUFFER, PARAM, READS, Program, dotted, part_of, required_flags, tree_program
+from anyinit._frameworks.jax.program import (
+    BUFFER,
+    PARAM,
+    READS,
+    UNUSABLE,
+    Program,
+    dotted,
+    named_arrays,
+    part_of,
+    required_flags,
+    tree_program,
+)
+from anyinit.errors import AnyInitError
 
 STREAMS = ("params", "dropout", "default", "noise", "gumbel")
 
@@ -18,10 +31,10 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
     ``params`` alone, or nothing: then shapes come from an abstract ``init``."""
     streams = dict.fromkeys(STREAMS, jax.random.key(0))
     extra = required_flags(type(model).__call__)
-    drawn = False
-    if params is None:
-        drawn = True
-        params = _fresh(lambda a, k: model.init(streams, *a, **k, **extra), batch)
+    init = lambda a, k: model.init(streams, *a, **k, **extra)  # noqa: E731
+    drawn = params is None
+    if drawn:
+        params = _fresh(init, batch)
 
     whole = is_variables(params)
 
@@ -32,6 +45,8 @@ def program(model: Any, params: Any, batch: Batch, forward: Callable[..., Any] |
         return model.apply(variables, *args, **kwargs, **extra, rngs=streams, mutable=_state(variables))[0]
 
     made = tree_program(params, run, role, name) if whole else tree_program(params, run, None, name_inside)
+    if not drawn and forward is None:
+        made.refused = lambda _: _misfit(params, init, batch, whole)
     if drawn:
 
         def realize(places: Sequence[int]) -> Any:
@@ -64,6 +79,17 @@ def name(path: Any) -> str:
 def name_inside(path: Any) -> str:
     """A path without the boxes that hold sharding metadata."""
     return dotted(path, "value")
+
+
+def _misfit(params: Any, init: Callable[..., Any], batch: Batch, whole: bool) -> AnyInitError | None:
+    """How variables differ from those of an ``init`` on the same input; nothing if that fails too."""
+    try:
+        needed = _fresh(init, batch)
+    except UNUSABLE:
+        return None
+    if whole:
+        return misfit(named_arrays(params, name), named_arrays(needed, name))
+    return misfit(named_arrays(params, name_inside), named_arrays(needed["params"], name_inside))
 
 
 def _state(variables: Mapping[str, Any]) -> list[str]:

@@ -10,17 +10,16 @@ import jax
 
 from anyinit._frameworks.jax.infer import inferred
 from anyinit._frameworks.jax.inputs import Batch, parse
-from anyinit._frameworks.jax.program import Program
+from anyinit._frameworks.jax.program import UNUSABLE, Program
 from anyinit._frameworks.jax.record import trace
 from anyinit._frameworks.jax.runtime import JaxRuntime
-from anyinit.errors import AnyInitError, could_not_run
-
-UNUSABLE = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError, AssertionError)
-"""What a model raises when it cannot take an input in the form it was tried."""
+from anyinit.errors import AnyInitError, ConfigError, could_not_run
 
 
 def open_as(kind: str, model: Any, spec: Any, params: Any, forward: Callable[..., Any] | None) -> JaxRuntime:
     """The runtime of ``model``, known to be of framework ``kind``."""
+    if params is not None and kind in ("nnx", "equinox"):
+        raise ConfigError("This module holds its parameters", value="params=", remedy="Leave params out.")
     batch = parse(spec) if spec is not None else _guess(kind, model, params, forward)
     try:
         made = _program(kind, model, params, batch, forward)

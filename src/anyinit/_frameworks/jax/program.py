@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from anyinit._frameworks.primitives.flat import BUFFER, PARAM
+from anyinit.errors import AnyInitError
 
 FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False}
 READS = (
@@ -20,6 +21,9 @@ READS = (
     jax.errors.NonConcreteBooleanIndexError,
 )
 """What JAX raises when a model reads a value that tracing has not got."""
+
+UNUSABLE = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What a model raises when it cannot take an input in the form it was tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,8 @@ class Program:
 
     ``rebuild(values)`` makes the framework's own object of them (``None`` in a slot keeps what was
     there); ``realize()`` gives initial values to a model that has none yet.
-    ``apart``: the model keeps its parameters in a tree of their own.
+    ``apart``: the model keeps its parameters in a tree of their own. ``refused(error)``: what to say when the call
+    failed, where more is known than its own ``error``; ``None`` if not.
     """
 
     call: Callable[[Sequence[Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -53,6 +58,7 @@ class Program:
     realize: Callable[[Sequence[int]], Sequence[Any]] | None = None
     notes: list[str] = field(default_factory=list[str])
     apart: bool = True
+    refused: Callable[[Exception], AnyInitError | None] = lambda _: None
 
 
 def part_of(key: Any) -> str:
@@ -79,6 +85,12 @@ def is_array(value: Any) -> bool:
 def is_inexact(value: Any) -> bool:
     """Whether an array holds real or complex numbers."""
     return jnp.issubdtype(value.dtype, jnp.inexact)
+
+
+def named_arrays(tree: Any, name: Callable[[Any], str]) -> dict[str, Any]:
+    """The arrays of a tree by name."""
+    found = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {name(path): leaf for path, leaf in found if is_array(leaf)}
 
 
 def filled(old: Sequence[Any], new: Sequence[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyinit._frameworks.jax import open_model, recognizes
+from anyinit._frameworks.jax.arrays import bound, usable
 from anyinit._frameworks.jax.flatten import Flat, as_jax, evaluate, needed_for
 from anyinit._frameworks.jax.inputs import Batch, keyed
 from anyinit._frameworks.jax.program import PARAM, READS, Program
@@ -30,6 +31,7 @@ class JaxRuntime:
     """One model with its input. ``result`` is the model (or parameter tree) with what was last written."""
 
     def __init__(self, program: Program, batch: Batch) -> None:
+        usable([*((s.name, s.value) for s in program.slots), *zip(batch.names(), batch.leaves(), strict=True)])
         self._program, self._batch = program, batch
         self._values: list[Any] = [s.value for s in program.slots]
         self._recording: Recording | None = None
@@ -80,7 +82,7 @@ class JaxRuntime:
             except AnyInitError:
                 raise
             except Exception as error:
-                raise could_not_run(error) from error
+                raise self._program.refused(error) or could_not_run(error) from error
             self._highs = integer_bounds(self._recording.graph, self._batch.names())
         return self._recording
 
@@ -264,9 +266,8 @@ def widened(value: Any) -> Array:
 
 
 def _placed(data: Array, old: Any) -> Any:
-    """A JAX array on the devices of the one it replaces."""
-    sharding = getattr(old, "sharding", None)
-    return jax.device_put(data, sharding) if isinstance(old, jax.Array) and sharding is not None else jnp.asarray(data)
+    """A JAX array on the devices of the one it replaces, and no more bound to them than that one was."""
+    return jax.device_put(data, old.sharding) if isinstance(old, jax.Array) and bound(old) else jnp.asarray(data)
 
 
 def _stand_in(aval: Any, rng: np.random.Generator) -> Any:

@@ -27,6 +27,10 @@ FAMILIES = (
 """Importing these registers their translators."""
 
 
+SHOWN = 4
+"""Most closed-over arrays that a note describes."""
+
+
 class Slotted(Protocol):
     """What is asked of a slot of a model: an array with a name and a role."""
 
@@ -86,11 +90,12 @@ def _leaves(low: Lowering, slots: Sequence[Slotted], inputs: Sequence[str]) -> N
 
 def _notes(low: Lowering, notes: Sequence[str]) -> None:
     low.builder.notes[:0] = [*notes, *low.flat.notes]
-    held = [low.flat.closed[v] for v in low.flat.closed if v in low.env]
+    held = [v for v in low.flat.closed if v in low.env]
     if held:
+        shapes = ", ".join(str(low.flat.avals[v].shape) for v in held[:SHOWN]) + (", ..." if len(held) > SHOWN else "")
+        what = f"an array of shape {shapes} is" if len(held) == 1 else f"{len(held)} arrays of shapes {shapes} are"
         low.builder.notes.append(
-            f"{len(held)} arrays ({sum(held)} numbers) are closed over by the model and cannot be set: "
-            "pass them as parameters"
+            f"{what} closed over by the model and cannot be reached: weights have to be parameters"
         )
 
 

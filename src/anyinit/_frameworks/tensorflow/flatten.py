@@ -132,7 +132,8 @@ class Maker:
         if op.type in ("While", "StatelessWhile"):
             return self.loop(graph, op, ins)
         if op.type == "Const":
-            return [self.constant(tf.make_ndarray(op.get_attr("value")))]
+            value = tf.make_ndarray(op.get_attr("value"))
+            return [self.constant(value, closed=value.ndim > 1)]
         if ins and ins[0] in self.handles:
             found = self.variable(op, ins)
             if found is not None:
