@@ -91,9 +91,9 @@ docs-serve: .venv-docs/.dev ## the site on localhost, rebuilt on every change
 
 check-all: lint typecheck docs test test-vision ## everything
 
-speed: .venv/.dev .venv-peer/.dev ## time a call, beside published anyinit 0.4.0
+speed: .venv/.dev .venv-peer/.dev .venv-jax/.dev ## time a call, beside published anyinit 0.4.0
 	@echo "==> benchmarks/speed.py"
-	@$(BIN)/python benchmarks/speed.py --peer .venv-peer/bin/python
+	@$(BIN)/python benchmarks/speed.py --peer .venv-peer/bin/python --jax .venv-jax/bin/python
 
 zoo: .venv/.dev ## place and predict a zoo of models, one line each
 	@echo "==> benchmarks/zoo.py"

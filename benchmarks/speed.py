@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py                                   # this library alone
     python benchmarks/speed.py --peer .venv-peer/bin/python      # both, turn by turn in fresh processes
+    python benchmarks/speed.py --jax .venv-jax/bin/python        # a GPT-2 in Flax too, beside JAX's own tracing of it
 
 Each figure is the best of three fresh processes; importing is not counted, everything after it is.
 """
@@ -21,6 +22,28 @@ HERE = Path(__file__).resolve()
 
 def worker(job: str) -> float:
     """Seconds of one job in this process."""
+    return flax_worker(job) if job.endswith("flax") else torch_worker(job)
+
+
+def flax_worker(job: str) -> float:
+    """Seconds for a GPT-2 of Flax on abstract ids: to plan it, or to trace its ``init`` and ``apply`` and no more."""
+    import jax
+
+    import anyinit
+    from models_flax import GPT, ids
+
+    call = getattr(anyinit, "plan")  # noqa: B009 (what is loaded on first use is loaded here)
+    start = time.perf_counter()
+    if job.startswith("plan"):
+        call(GPT(), ids(), seed=0)
+    else:
+        shapes = jax.eval_shape(GPT().init, jax.random.key(0), ids())
+        jax.make_jaxpr(GPT().apply)(shapes, ids())
+    return time.perf_counter() - start
+
+
+def torch_worker(job: str) -> float:
+    """Seconds of one job with PyTorch."""
     import torch
 
     sys.path.insert(0, str(HERE.parent))
@@ -60,6 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--peer", help="interpreter that has anyinit 0.4.0")
+    parser.add_argument("--jax", help="interpreter that has JAX and Flax")
     parser.add_argument("--repeats", type=int, default=3)
     chosen = parser.parse_args()
     if chosen.worker:
@@ -69,12 +93,17 @@ def main() -> None:
     print(f"{'this library':14s} {'import after NumPy':22s} {imported:6.3f} s")
     jobs = [(sys.executable, "plan resnet50"), (sys.executable, "plan gpt2"), (sys.executable, "initialize resnet50")]
     jobs += [(chosen.peer, "initialize resnet50")] if chosen.peer else []
+    jobs += [(chosen.jax, "trace gpt2 flax"), (chosen.jax, "plan gpt2 flax")] if chosen.jax else []
     best = dict.fromkeys(jobs, float("inf"))
     for _ in range(chosen.repeats):
         for job in jobs:
             best[job] = min(best[job], timed(*job))
     for (python, job), seconds in best.items():
-        print(f"{'anyinit 0.4.0' if python == chosen.peer else 'this library':14s} {job:22s} {seconds:6.2f} s")
+        name = "JAX alone" if job.startswith("trace") else "anyinit 0.4.0" if python == chosen.peer else "this library"
+        print(f"{name:14s} {job:22s} {seconds:6.2f} s")
+    if chosen.jax:
+        ratio = best[chosen.jax, "plan gpt2 flax"] / best[chosen.jax, "trace gpt2 flax"]
+        print(f"{'this library':14s} {'plan over trace':22s} {ratio:6.2f}")
 
 
 if __name__ == "__main__":

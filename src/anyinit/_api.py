@@ -108,7 +108,7 @@ def initialize(
     if checked.certify:
         plan = _certified(session, plan, weights)
     session.runtime.write(weights, rollback=checked.rollback)
-    return _report(session, plan, model)
+    return _report(session.runtime, plan, model)
 
 
 def initialized(model: Any, input_spec: Any = None, mode: Any = "analytic", **options: Any) -> tuple[Any, Report]:
@@ -156,7 +156,7 @@ def apply(planned: Plan, model: Any, input_spec: Any = None, *, params: Any = No
                 remedy="Plan again for this model.",
             )
     runtime.write(materialize(planned, runtime.read))
-    return Report(planned, model=getattr(runtime, "result", None) or model)
+    return _report(runtime, planned, model)
 
 
 Plan._apply = staticmethod(apply)  # pyright: ignore[reportPrivateUsage]
@@ -433,8 +433,7 @@ def _certified(session: _Session, planned: Plan, weights: Mapping[str, Any]) -> 
     return replace(planned, certificates=found)
 
 
-def _report(session: _Session, planned: Plan, model: Any) -> Report:
-    runtime = session.runtime
+def _report(runtime: Any, planned: Plan, model: Any) -> Report:
     return Report(
         planned, model=getattr(runtime, "model_result", None) or model, params=getattr(runtime, "params_result", None)
     )

@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 
-from anyinit.errors import ConfigError
+from anyinit.errors import AnyInitError, ConfigError, TraceError
 
 SHOWN = 4
+MISFIT = "The model could not be run on this input: the params do not fit it"
 
 
 def usable(named: Iterable[tuple[str, Any]]) -> None:
@@ -53,9 +54,9 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def misfit(given: dict[str, Any], needed: dict[str, Any]) -> ConfigError | None:
+def misfit(given: dict[str, Any], needed: dict[str, Any]) -> AnyInitError | None:
     """The error of parameters that are not those the model makes for itself on the same input, by name; ``None`` where
-    nothing is missing and every shape agrees."""
+    nothing is missing and every shape agrees. Where shapes alone differ, the input may as well be the wrong one."""
     missing = [n for n in needed if n not in given]
     shapes = [(n, tuple(given[n].shape), tuple(needed[n].shape)) for n in needed if n in given and n not in missing]
     wrong = [f"{n} has shape {have} where {want} is needed" for n, have, want in shapes if have != want]
@@ -65,8 +66,9 @@ def misfit(given: dict[str, Any], needed: dict[str, Any]) -> ConfigError | None:
     told = [f"missing: {_listed(missing)}"] if missing else []
     told += wrong[:SHOWN]
     told += [f"not asked for: {_listed(extra)}"] if extra else []
-    return ConfigError(
-        "The params do not fit this model on this input",
+    kind, cause = (ConfigError, "The params do not fit this model") if missing else (TraceError, MISFIT)
+    return kind(
+        cause,
         value="; ".join(told),
         remedy="Pass what the model's init returned, all collections of it, or no params at all; and check the shape "
         "and type of the input.",
