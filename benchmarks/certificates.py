@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import scoring
 import training
 
 HERE = Path(__file__).parent
@@ -36,9 +37,9 @@ def starts(out: Path) -> None:
     from tasks.contenders import start
 
     torch.set_num_threads(1)
-    done = {(r["task"], r["contender"]) for r in training.read(out)} if out.exists() else set[tuple[str, str]]()
+    done = {(r["task"], r["contender"]) for r in scoring.read(out)} if out.exists() else set[tuple[str, str]]()
     for task in [*plain.tasks(), *modern.tasks(), *fields.tasks(), *streams.tasks()]:
-        for name in training.NAMES:
+        for name in scoring.NAMES:
             if (task.name, name) in done:
                 continue
             torch.manual_seed(1000)
@@ -61,11 +62,11 @@ def starts(out: Path) -> None:
 
 def scores(rows: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
     """Score of every cell of the results."""
-    table, constants = training.cells(rows), {r["task"]: r["constant"] for r in rows}
+    table, constants = scoring.cells(rows), {r["task"]: r["constant"] for r in rows}
     out: dict[tuple[str, str], float] = {}
     for (task, contender), loss in table.items():
-        top = math.log(training.capped(training.best(table, task), constants[task]) / constants[task])
-        mine = math.log(training.capped(loss, constants[task]) / constants[task])
+        top = math.log(scoring.capped(scoring.best(table, task), constants[task]) / constants[task])
+        mine = math.log(scoring.capped(loss, constants[task]) / constants[task])
         out[task, contender] = mine / top if top < 0 else 0.0
     return out
 
@@ -96,7 +97,7 @@ def table(found: list[dict[str, Any]], score: dict[tuple[str, str], float]) -> l
         "mean score",
         "of these halfway",
     ]
-    return training.grid(head, body)
+    return scoring.grid(head, body)
 
 
 def _side(marks: list[float], *, below: bool) -> list[str]:
@@ -116,7 +117,7 @@ def main() -> None:
     if args.out is not None:
         starts(args.out)
     if args.table:
-        print("\n".join(table(training.read(args.data), scores(training.read(args.runs)))))
+        print("\n".join(table(scoring.read(args.data), scores(scoring.read(args.runs)))))
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ class Task:
     """One model on one fixed data set.
 
     build: makes the model with its own default initialization. loss: ``loss(model, batch)``. batch: ``batch(rng)``
-    draws a training batch. constant: loss of the best constant prediction. forward: what AnyInit records in place
-    of ``model(inputs)``, where the loss asks for more than a plain call.
+    draws a training batch, ``batch.split()`` holds some data back. constant: loss of the best constant prediction.
+    forward: what AnyInit records in place of ``model(inputs)``, where the loss asks for more than a plain call.
     """
 
     name: str
     build: Callable[[], nn.Module]
-    batch: Callable[[torch.Generator], Batch]
+    batch: Rows | Windows
     loss: Callable[[nn.Module, Batch], torch.Tensor]
     constant: float
     steps: int
@@ -80,25 +80,50 @@ def letters() -> tuple[torch.Tensor, int]:
     return torch.tensor([alphabet[c] for c in words]), len(alphabet)
 
 
-def rows(x: torch.Tensor, y: torch.Tensor, size: int) -> Callable[[torch.Generator], Batch]:
+class Rows:
     """Batches of ``size`` random rows."""
 
-    def batch(rng: torch.Generator) -> Batch:
-        at = torch.randint(0, len(x), (size,), generator=rng)
-        return x[at], y[at]
+    def __init__(self, x: torch.Tensor, y: torch.Tensor, size: int) -> None:
+        self.x, self.y, self.size = x, y, size
 
-    return batch
+    def __call__(self, rng: torch.Generator) -> Batch:
+        at = torch.randint(0, len(self.x), (self.size,), generator=rng)
+        return self.x[at], self.y[at]
+
+    def split(self) -> tuple[Rows, Batch]:
+        """Batches of four fifths of the rows, and the other fifth."""
+        order = torch.randperm(len(self.x), generator=torch.Generator().manual_seed(5))
+        held, kept = order[: len(order) // 5], order[len(order) // 5 :]
+        return Rows(self.x[kept], self.y[kept], self.size), (self.x[held], self.y[held])
 
 
-def windows(length: int, size: int) -> Callable[[torch.Generator], Batch]:
+class Windows:
+    """Batches of ``size`` random pieces of a text and the same pieces one letter on."""
+
+    def __init__(self, text: torch.Tensor, length: int, size: int) -> None:
+        self.text, self.length, self.size = text, length, size
+
+    def __call__(self, rng: torch.Generator) -> Batch:
+        at = torch.randint(0, len(self.text) - self.length - 1, (self.size, 1), generator=rng)
+        at = at + torch.arange(self.length + 1)
+        return self.text[at[:, :-1]], self.text[at[:, 1:]]
+
+    def split(self) -> tuple[Windows, Batch]:
+        """Batches of the first nine tenths of the text, and the last tenth in pieces."""
+        end = len(self.text) * 9 // 10
+        rest = self.text[end:]
+        pieces = rest[: len(rest) // (self.length + 1) * (self.length + 1)].unflatten(0, (-1, self.length + 1))
+        return Windows(self.text[:end], self.length, self.size), (pieces[:, :-1], pieces[:, 1:])
+
+
+def rows(x: torch.Tensor, y: torch.Tensor, size: int) -> Rows:
+    """Batches of ``size`` random rows."""
+    return Rows(x, y, size)
+
+
+def windows(length: int, size: int) -> Windows:
     """Batches of ``size`` random pieces of text and the same pieces one letter on."""
-    text, _ = letters()
-
-    def batch(rng: torch.Generator) -> Batch:
-        at = torch.randint(0, len(text) - length - 1, (size, 1), generator=rng) + torch.arange(length + 1)
-        return text[at[:, :-1]], text[at[:, 1:]]
-
-    return batch
+    return Windows(letters()[0], length, size)
 
 
 def squares(model: nn.Module, batch: Batch) -> torch.Tensor:
