@@ -5,13 +5,12 @@
 The tasks, batches, optimizer and starting points of training.py with a part of the data held back. The first seed tries
 the rate that was best for the short run and the next lower one, and goes on for as long as the best lies at the
 edge. The other seeds train AnyInit and the two of the others that did best on the first one. The rate of a figure is
-the one at which the first seed had the lowest of that figure.
+the one at which the first seed had the lowest of that figure. Runs of one task go side by side, as one batched model.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,72 +19,125 @@ import training
 from scoring import Row, chosen, read
 
 DATA = Path(__file__).parents[1] / "docs" / "data" / "longer.jsonl"
-TASKS = ("stream relu 16", "relu^2 6", "layer norm 12", "silu 16", "leaky 24", "siren", "lstm")
+TASKS = ("stream relu 16", "relu^2 6", "layer norm 12", "silu 16", "leaky 24", "siren", "elu 12", "mish 20")
 NAMES = ("default", "xavier", "orthogonal", "he", "lsuv", "anyinit")
 TIMES, CHECKS = 10, 20  # how much longer; how often held-out data is looked at
 FIGURES = ("loss", "held", "held_end", "held_short")
 
 
-def train(task: Any, contender: str, seed: int, rate: float) -> Row:
-    """One long run. loss: training loss over the last tenth of the *short* run's steps; held: the lowest held-out loss
-    of all looks; held_end: the last one; held_short: the one when the short run would have ended."""
+Job = tuple[str, int, float]
+"""Contender, seed and rate of a run."""
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015) with a rate for each entry of the first axis."""
+
+    def __init__(self, params: list[Any], rates: Any) -> None:
+        self.params, self.count = params, 0
+        self.rates = [rates.view(-1, *(1 for _ in p.shape[1:])) for p in params]
+        self.first, self.second = [p.detach() * 0 for p in params], [p.detach() * 0 for p in params]
+
+    def step(self, slopes: tuple[Any, ...], betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8) -> None:
+        self.count += 1
+        bias = [1 - b**self.count for b in betas]
+        for p, m, v, g, rate in zip(self.params, self.first, self.second, slopes, self.rates, strict=True):
+            m.lerp_(g, 1 - betas[0])
+            v.mul_(betas[1]).addcmul_(g, g, value=1 - betas[1])
+            p.data.sub_(m.div(v.sqrt().div_(math.sqrt(bias[1])).add_(epsilon)).mul_(rate / bias[0]))
+
+
+class Together:
+    """Models of one task, one per job, as one model whose values have an axis of jobs."""
+
+    def __init__(self, task: Any, jobs: list[Job]) -> None:
+        import torch
+
+        from tasks.contenders import start
+
+        self.task, self.models = task, list[Any]()
+        self.batch, self.rest = task.batch.split()
+        self.draws = {seed: torch.Generator().manual_seed(2000 + seed) for _, seed, _ in jobs}
+        opening = {seed: self.batch(rng)[0] for seed, rng in self.draws.items()}
+        for contender, seed, _ in jobs:
+            torch.manual_seed(1000 + seed)
+            self.models.append(task.build())
+            start(contender, task, self.models[-1], opening[seed], seed)
+        assert not list(self.models[0].buffers())
+        self.seeds, names = [seed for _, seed, _ in jobs], [n for n, _ in self.models[0].named_parameters()]
+        parts = [dict(m.named_parameters()) for m in self.models]
+        self.values = {n: torch.stack([p[n].detach() for p in parts]).requires_grad_(True) for n in names}
+
+    def losses(self, *, held: bool = False) -> Any:
+        """Loss of every job, on its next batch or on what was held back."""
+        import torch
+        from torch.func import functional_call
+
+        def one(values: Any, x: Any, y: Any) -> Any:
+            return self.task.loss(lambda inputs: functional_call(self.models[0], values, (inputs,)), (x, y))
+
+        if held:
+            with torch.no_grad():
+                return torch.func.vmap(one, in_dims=(0, None, None))(self.values, *self.rest)
+        drawn = {seed: self.batch(rng) for seed, rng in self.draws.items()}
+        x, y = (torch.stack([drawn[seed][k] for seed in self.seeds]) for k in (0, 1))
+        return torch.func.vmap(one)(self.values, x, y)
+
+
+def train(task: Any, jobs: list[Job]) -> list[Row]:
+    """Long runs. loss: mean training loss over the last tenth of the steps; held: the lowest held-out loss of all;
+    held_end: the last one; held_short: the one when the short run would have ended."""
     import torch
 
-    from tasks.contenders import start
-
-    torch.manual_seed(1000 + seed)
-    model = task.build()
-    rng = torch.Generator().manual_seed(2000 + seed)
-    batch, rest = task.batch.split()
-    start(contender, task, model, batch(rng)[0], seed)
-    adam = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
-    losses, held, steps = list[float](), list[float](), task.steps * TIMES
+    both, steps = Together(task, jobs), task.steps * TIMES
+    adam = Adam(list(both.values.values()), torch.tensor([rate for _, _, rate in jobs]))
+    losses, held = list[Any](), list[Any]()
     for step in range(1, steps + 1):
-        loss = task.loss(model, batch(rng))
-        losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]):
-            break
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
+        loss = both.losses()
+        losses.append(loss.detach())
+        adam.step(torch.autograd.grad(loss.sum(), adam.params))
         if step * CHECKS % steps == 0:
-            held.append(_held(task, model, rest))
-    whole = len(losses) == steps and math.isfinite(losses[-1])
-    found = {
-        "loss": statistics.fmean(losses[-(task.steps // 10) :]), "held": min(held, key=_order),
-        "held_end": held[-1], "held_short": held[CHECKS // TIMES - 1],
-    } if whole else dict.fromkeys(FIGURES, math.inf)  # fmt: skip
-    return {
-        "task": task.name, "contender": contender, "seed": seed, "rate": rate,
-        **{k: float(f"{v:.6g}") for k, v in found.items()},
-        "first": float(f"{losses[0]:.6g}"), "steps": steps, "constant": float(f"{task.constant:.6g}"),
+            held.append(both.losses(held=True))
+    seen, kept = torch.stack(losses).double(), torch.stack(held).double()
+    kept[~kept.isfinite()] = math.inf
+    whole = seen.isfinite().all(0)
+    figures = {
+        "loss": seen[-(steps // 10) :].mean(0), "held": kept.min(0).values,
+        "held_end": kept[-1], "held_short": kept[CHECKS // TIMES - 1],
     }  # fmt: skip
+    return [
+        {
+            "task": task.name, "contender": contender, "seed": seed, "rate": rate,
+            **{name: float(f"{v[k] if whole[k] else math.inf:.6g}") for name, v in figures.items()},
+            "first": float(f"{seen[0, k]:.6g}"), "steps": steps, "constant": float(f"{task.constant:.6g}"),
+        }
+        for k, (contender, seed, rate) in enumerate(jobs)
+    ]  # fmt: skip
 
 
-def _order(loss: float) -> float:
-    return loss if math.isfinite(loss) else math.inf
+class Log(training.Log):
+    """Finished runs; missing ones of a task are trained together."""
+
+    def rows_of(self, task: Any, jobs: Iterable[Job]) -> None:
+        missing = [j for j in dict.fromkeys(jobs) if (task.name, *j) not in self.known]
+        for row in train(task, missing) if missing else ():
+            self.add(row)
 
 
-def _held(task: Any, model: Any, rest: Any) -> float:
-    import torch
-
-    model.eval()
-    with torch.no_grad():
-        loss = float(task.loss(model, rest))
-    model.train()
-    return loss
-
-
-def search(log: training.Log, task: Any, contender: str, begin: float) -> None:
-    """Runs of the first seed: the ladder of rates, until no figure is lowest at its edge."""
-    ladder, at = training.RATES, training.RATES.index(begin)
-    tried = {k: log.row(task, contender, 0, ladder[k]) for k in (at, at - 1) if k >= 0}
+def searching(log: Log, task: Any, begin: dict[tuple[str, str], float]) -> None:
+    """Runs of the first seed: for each contender the ladder of rates, until no figure is lowest at its edge."""
+    ladder = training.RATES
+    at = {c: ladder.index(begin[task.name, c]) for c in NAMES}
+    log.rows_of(task, [(c, 0, ladder[k]) for c in NAMES for k in (at[c] - 1, at[c]) if k >= 0])
     while True:
-        tops = {min(tried, key=lambda k, f=f: (tried[k][f], k)) for f in ("loss", "held")}
-        steps = {k for t in tops for k in (t - 1, t + 1) if 0 <= k < len(ladder) and k not in tried}
-        if not steps:
+        jobs = list[Job]()
+        for c in NAMES:
+            tried = {ladder.index(k[3]): r for k, r in log.known.items() if k[:3] == (task.name, c, 0)}
+            tops = {min(tried, key=lambda k, f=f: (tried[k][f], k)) for f in ("loss", "held")}
+            steps = {k for t in tops for k in (t - 1, t + 1) if 0 <= k < len(ladder) and k not in tried}
+            jobs += [(c, 0, ladder[k]) for k in sorted(steps)]
+        if not jobs:
             return
-        tried.update({k: log.row(task, contender, 0, ladder[k]) for k in sorted(steps)})
+        log.rows_of(task, jobs)
 
 
 def rates(rows: Iterable[Row], task: str, contender: str) -> dict[str, float]:
@@ -105,35 +157,30 @@ def finalists(rows: Iterable[Row], task: str) -> list[str]:
     return ["anyinit", *(c for c in NAMES if c in others)]
 
 
-def everything(log: training.Log, tasks: Iterable[Any], seeds: int) -> None:
+def everything(log: Log, tasks: Iterable[Any], seeds: int) -> None:
     """Train what is missing."""
     begin = chosen(read(training.DATA))
     for task in tasks:
-        for contender in NAMES:
-            search(log, task, contender, begin[task.name, contender])
-        for contender in finalists(log.known.values(), task.name):
-            for rate in sorted(set(rates(log.known.values(), task.name, contender).values())):
-                for seed in range(1, seeds):
-                    log.row(task, contender, seed, rate)
+        searching(log, task, begin)
+        known = list(log.known.values())
+        jobs = {
+            (c, seed, rate)
+            for c in finalists(known, task.name)
+            for rate in rates(known, task.name, c).values()
+            for seed in range(1, seeds)
+        }
+        log.rows_of(task, sorted(jobs))
 
 
 def begun(task: Any, contender: str, seed: int) -> float:
     """The first loss of a run."""
-    import torch
-
-    from tasks.contenders import start
-
-    torch.manual_seed(1000 + seed)
-    model = task.build()
-    rng, (batch, _) = torch.Generator().manual_seed(2000 + seed), task.batch.split()
-    start(contender, task, model, batch(rng)[0], seed)
-    return float(task.loss(model, batch(rng)).detach())
+    return float(Together(task, [(contender, seed, 0.0)]).losses()[0])
 
 
 def main() -> None:
     args = training.options(__doc__, NAMES).parse_args()
     known = {t.name: t for t in training.known_tasks()}
-    wanted, log = [known[t] for t in TASKS if not args.tasks or t in args.tasks], training.Log(args.out, train)
+    wanted, log = [known[t] for t in TASKS if not args.tasks or t in args.tasks], Log(args.out)
     if args.refresh:
         training.refresh(log, wanted, ["anyinit"], begun)
     everything(log, wanted, args.seeds)

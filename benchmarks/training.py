@@ -93,12 +93,15 @@ class Log:
         """A run, from the log or freshly trained."""
         key = (task.name, contender, seed, rate)
         if key not in self.known:
-            row = self.train(task, contender, seed, rate)
-            self.known[key] = row
-            with self.path.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            print(*row.values(), flush=True)
+            self.add(self.train(task, contender, seed, rate))
         return self.known[key]
+
+    def add(self, row: Row) -> None:
+        """Keep a finished run, on disk as well."""
+        self.known[row["task"], row["contender"], row["seed"], row["rate"]] = row
+        with self.path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(*row.values(), flush=True)
 
     def run(self, task: Any, contender: str, seed: int, rate: float) -> float:
         """Loss of a run."""

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
+
+from tasks import data
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -39,14 +40,11 @@ def feeds(layer: nn.Module, activation: str) -> nn.Module:
     return layer
 
 
-@functools.cache
 def digits() -> Batch:
-    """1,797 handwritten digits of 8 x 8 pixels (scikit-learn), standardized as a whole, and their classes."""
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    x = torch.tensor(found.images, dtype=torch.float32)
-    return (x - x.mean()) / x.std(), torch.tensor(found.target)
+    """1,797 handwritten digits of 8 x 8 pixels, standardized as a whole, and their classes."""
+    images, classes = data.digits()
+    x = torch.tensor(images)
+    return (x - x.mean()) / x.std(), torch.tensor(classes)
 
 
 @functools.cache
@@ -58,26 +56,17 @@ def surface() -> Batch:
     return x, ((y - y.mean()) / y.std())[:, None]
 
 
-@functools.cache
 def picture() -> Batch:
-    """A photograph (scikit-learn's sample) at 54 x 40 pixels, grey, standardized, and pixel coordinates."""
-    from sklearn.datasets import load_sample_image
-
-    grey = np.asarray(load_sample_image("china.jpg"), np.float32).mean(-1)[:420, :640]
-    small = torch.tensor(grey.reshape(42, 10, 64, 10).mean((1, 3)))
+    """A photograph at 42 x 64 pixels, grey, standardized, and pixel coordinates."""
+    small = torch.tensor(data.photograph())
     x = torch.cartesian_prod(torch.linspace(-1, 1, 42), torch.linspace(-1, 1, 64))
     return x, ((small - small.mean()) / small.std()).reshape(-1, 1)
 
 
-@functools.cache
 def letters() -> tuple[torch.Tensor, int]:
-    """Letters of the descriptions of scikit-learn's small data sets as indices, and the size of the alphabet."""
-    from sklearn import datasets
-
-    makers = (datasets.load_digits, datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer)
-    words = "".join(m().DESCR for m in (*makers, datasets.load_diabetes, datasets.load_linnerud))
-    alphabet = {c: i for i, c in enumerate(sorted(set(words)))}
-    return torch.tensor([alphabet[c] for c in words]), len(alphabet)
+    """A text as indices of letters, and the size of the alphabet."""
+    found, count = data.letters()
+    return torch.tensor(found), count
 
 
 class Rows:

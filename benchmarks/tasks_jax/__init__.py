@@ -1,0 +1,1 @@
+"""Tasks in JAX and Keras for the training benchmark."""
