@@ -11,18 +11,21 @@ the one at which the first seed had the lowest of that figure. Runs of one task 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import training
-from scoring import Row, chosen, read
+from scoring import Row, capped, chosen, grid, read, short
 
 DATA = Path(__file__).parents[1] / "docs" / "data" / "longer.jsonl"
 TASKS = ("stream relu 16", "relu^2 6", "layer norm 12", "silu 16", "leaky 24", "siren", "elu 12", "mish 20")
 NAMES = ("default", "xavier", "orthogonal", "he", "lsuv", "anyinit")
 TIMES, CHECKS = 10, 20  # how much longer; how often held-out data is looked at
-FIGURES = ("loss", "held", "held_end", "held_short")
+SIGNIFICANT = 0.05
+SHOWN = {"loss": "training, at the end", "held": "held out, lowest", "held_end": "held out, at the end"}
 
 
 Job = tuple[str, int, float]
@@ -170,6 +173,60 @@ def everything(log: Log, tasks: Iterable[Any], seeds: int) -> None:
             for seed in range(1, seeds)
         }
         log.rows_of(task, sorted(jobs))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """AnyInit against the best of the others by one figure. ratio: of geometric means over the seeds, above one where
+    AnyInit is worse; p: of a paired t test on the logarithms."""
+
+    task: str
+    figure: str
+    ours: float
+    rival: str
+    theirs: float
+    ratio: float
+    p: float
+    seeds: int
+
+    @property
+    def worse(self) -> bool:
+        return self.ratio > 1 and self.p < SIGNIFICANT
+
+    @property
+    def better(self) -> bool:
+        return self.ratio < 1 and self.p < SIGNIFICANT
+
+
+def compared(rows: list[Row], task: str, figure: str) -> Comparison:
+    """Finalists at their best rates for a figure (the rate for ``held`` serves all held-out figures)."""
+    from scipy.stats import ttest_rel
+
+    mine = [r for r in rows if r["task"] == task]
+    logs, raw = dict[str, list[float]](), dict[str, float]()
+    for c in finalists(rows, task):
+        rate = rates(rows, task, c)["loss" if figure == "loss" else "held"]
+        runs = sorted((r for r in mine if (r["contender"], r["rate"]) == (c, rate)), key=lambda r: r["seed"])
+        logs[c] = [math.log(capped(r[figure], r["constant"])) for r in runs]
+        raw[c] = statistics.median(r[figure] for r in runs)
+    ours = logs.pop("anyinit")
+    rival = min(logs, key=lambda c: statistics.fmean(logs[c]))
+    assert len(logs[rival]) == len(ours)
+    gap = statistics.fmean(ours) - statistics.fmean(logs[rival])
+    p = float(ttest_rel(ours, logs[rival]).pvalue)
+    return Comparison(task, figure, raw["anyinit"], rival, raw[rival], math.exp(gap), p, len(ours))
+
+
+def table(rows: list[Row]) -> list[str]:
+    """One line per task and figure."""
+    body: list[list[str]] = []
+    for task in dict.fromkeys(r["task"] for r in rows):
+        for figure, words in SHOWN.items():
+            c = compared(rows, task, figure)
+            ratio = f"**{c.ratio:.3g}**" if c.worse else f"{c.ratio:.3g}"
+            p = "< 0.001" if c.p < 0.001 else f"{c.p:.2g}"
+            body.append([task, words, short(c.ours), f"{short(c.theirs)} ({c.rival})", ratio, p])
+    return grid(["task", "figure", "anyinit", "best other", "ratio", "p"], body)
 
 
 def begun(task: Any, contender: str, seed: int) -> float:

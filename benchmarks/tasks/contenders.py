@@ -18,6 +18,15 @@ from tasks.task import Task
 
 Draw = Callable[[torch.Tensor, float], object]
 
+CHANGES: dict[str, dict[str, object]] = {
+    "independent draws": {"mirror": False},
+    "normal draws": {"distribution": "normal"},
+    "no biases": {"bias": "zero"},
+    "whole branches": {"residual": "none"},
+    "no correction": {"correct": "never"},
+    "last layer x 3.2": {"gains": math.sqrt(10.0)},
+}
+"""What :func:`anyinit.initialize` is told otherwise, one change at a time; the gain is that of the last weight."""
 LEVELS = {"relu2": 1.5, "leaky": 0.52, "sin": 0.5 * (1 - math.exp(-2.0))}  # E f(z)^2 of a standard normal z
 
 
@@ -92,6 +101,13 @@ def first_bias(model: nn.Module) -> None:
 
 def start(name: str, task: Task, model: nn.Module, batch: torch.Tensor, seed: int) -> None:
     """Initialize ``model`` by the contender ``name``; the global generator must be seeded already."""
+    if name in CHANGES:
+        options = dict(CHANGES[name])
+        if "gains" in options:
+            last = [n for n, p in model.named_parameters() if p.ndim > 1][-1]
+            options["gains"] = {last: options["gains"]}
+        anyinit.initialize(model, batch, seed=seed, forward=task.forward, **options)
+        return
     if name in {"anyinit", "anyinit unit"}:
         target = "auto" if name == "anyinit" else "unit"
         anyinit.initialize(model, batch, seed=seed, target=target, forward=task.forward)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
@@ -73,7 +74,7 @@ def drawn(key: Any, width: int = 48, depth: int = 4) -> Any:
     """Its paper's own initialization."""
     sizes = [2, *[width] * (depth - 1), 1]
     layers: list[Any] = []
-    for k, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for k, (a, b) in enumerate(pairwise(sizes)):
         key, one, two = jax.random.split(key, 3)
         bound = math.sqrt(6 / a) / FREQUENCY if k else 1 / a
         bias = jax.random.uniform(two, (b,), minval=-1 / math.sqrt(a), maxval=1 / math.sqrt(a))

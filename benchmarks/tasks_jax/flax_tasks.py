@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ class Filters(nnx.Module):
 
     def __init__(self, channels: int, depth: int, rngs: nnx.Rngs) -> None:
         sizes = [1, *[channels] * (depth - 1)]
-        pairs = zip(sizes[:-1], sizes[1:], strict=True)
+        pairs = pairwise(sizes)
         self.convs = nnx.List([nnx.Conv(a, b, (3, 3), rngs=rngs) for a, b in pairs])
         self.head = nnx.Linear(64 * channels, 10, rngs=rngs)
 

@@ -209,39 +209,60 @@ def test_every_file_that_the_design_page_names_exists():
     assert [f for f in sorted(named) if not (ROOT / "src" / "anyinit" / f).exists()] == []
 
 
-def test_the_results_and_the_table_of_the_readme_are_what_the_benchmark_makes_of_the_data():
-    training = import_module("training")
-    rows = training.read(training.DATA)
-    assert (ROOT / "docs" / "results.md").read_text() == training.page(rows)
-    assert "\n".join(training.summary(rows)) in PAGES[0].read_text()
-    assert {r["task"] for r in rows} == set(training.TASKS)
+def test_the_results_page_and_the_readme_are_what_the_benchmarks_make_of_the_data():
+    results = import_module("results")
+    assert results.PAGE.read_text() == results.page()
+    assert results.written(results.README.read_text()) == results.README.read_text()
+    assert all(mark in results.README.read_text() for mark in results.MARKS)
+    assert set(results.torch_runs().done) == set(results.training.TASKS)
+    assert set(results.jax_runs().done) <= set(results.training_jax.TASKS)
 
 
 def test_the_readme_admits_every_task_on_which_another_start_was_better():
-    training = import_module("training")
-    table, ours = training.cells(training.read(training.DATA)), training.OURS
-    rest = {t: min(v for (task, c), v in table.items() if task == t and c not in ours) for t in training.TASKS}
-    behind = {
-        t for t, loss in rest.items() if loss < table[t, "anyinit"] and not training.equal(loss, table[t, "anyinit"])
-    }
-    assert behind == {"resnet bn", "residual 24", "mish 20", "pinn", "layer norm 12", "stream conv 10"}
-    sentence = re.search(r"Where it is behind: (.*?);", PAGES[0].read_text(), re.DOTALL)
-    assert sentence is not None
-    assert all(
-        w in sentence.group(1)
-        for w in ("batch-norm and norm-free ResNets", "residual MLP", "mish", "layer norm", "PINN", "1.2 to 1.7")
-    )
+    results, scoring = import_module("results"), import_module("scoring")
+    words = results.README.read_text()
+    for runs in (results.torch_runs(), results.jax_runs()):
+        table = scoring.cells(runs.rows)
+        for task in runs.done:
+            mine = table[task, "anyinit"]
+            rest = min(table[task, c] for c in runs.names if c not in scoring.OURS)
+            assert (f"{task} ({mine / rest:.2g})" in words) == (rest < mine and not scoring.equal(rest, mine))
 
 
 def test_the_benchmark_counts_ties_ranks_and_divergence():
-    training = import_module("training")
+    scoring = import_module("scoring")
     losses = {"default": math.inf, "xavier": 1.0, "orthogonal": 0.5, "he": 0.011, "lsuv": 0.01, "anyinit": 0.01}
     table = {("t", name): loss for name, loss in {**losses, "anyinit unit": 2.0}.items()}
-    assert training.ranks(table, ["t"], "he") == training.ranks(table, ["t"], "lsuv") == [2.0]
-    assert training.ranks(table, ["t"], "default") == [7.0]
-    assert training.score(table, {"t": 1.0}, "anyinit") == 1.0
-    assert training.score(table, {"t": 1.0}, "default") == training.score(table, {"t": 1.0}, "anyinit unit") == 0.0
-    assert training.score(table, {"t": 1.0}, "orthogonal") == pytest.approx(math.log(2) / math.log(100))
+    assert scoring.ranks(table, ["t"], "he") == scoring.ranks(table, ["t"], "lsuv") == [2.0]
+    assert scoring.ranks(table, ["t"], "default") == [7.0]
+    assert scoring.score(table, {"t": 1.0}, "anyinit") == 1.0
+    assert scoring.score(table, {"t": 1.0}, "default") == scoring.score(table, {"t": 1.0}, "anyinit unit") == 0.0
+    assert scoring.score(table, {"t": 1.0}, "orthogonal") == pytest.approx(math.log(2) / math.log(100))
+
+
+def test_long_runs_are_compared_at_each_figures_own_rate_and_paired_by_seed():
+    longer = import_module("longer")
+
+    def run(contender: str, seed: int, rate: float, loss: float, held: float) -> dict[str, object]:
+        return {
+            "task": "t", "contender": contender, "seed": seed, "rate": rate, "loss": loss, "held": held,
+            "held_end": 2 * held, "constant": 1.0,
+        }  # fmt: skip
+
+    noise = [1.0, 1.1, 0.9]
+    rows = [run("anyinit", s, 0.1, 0.010 * n, 0.9) for s, n in enumerate(noise)]
+    rows += [run("anyinit", s, 0.2, 0.5, 0.20 * n) for s, n in enumerate(noise)]
+    rows += [run("he", s, 0.1, 0.020 * n * (1 + 0.01 * s), 0.1 * n * (1 + 0.01 * s)) for s, n in enumerate(noise)]
+    rows += [run("lsuv", 0, 0.1, 3.0, 0.8), run("xavier", 0, 0.1, 4.0, 0.9), run("lsuv", 1, 0.1, 3.0, 0.8)]
+    rows += [run("lsuv", 2, 0.1, 3.0, 0.8)]
+    rows += [run("xavier", s, 0.1, 4.0, 0.9) for s in (1, 2)]
+    loss, held = (longer.compared(rows, "t", figure) for figure in ("loss", "held"))
+    assert (loss.rival, loss.seeds) == ("he", 3)
+    assert loss.ratio == pytest.approx(0.5 / (1.01 * 1.02) ** (1 / 3))
+    assert loss.p < 0.01
+    assert not loss.worse
+    assert held.ratio == pytest.approx(2 / (1.01 * 1.02) ** (1 / 3))
+    assert held.worse
 
 
 def refresh(page: Path) -> None:
