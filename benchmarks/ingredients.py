@@ -36,26 +36,23 @@ def unchanged(task: Any, change: str) -> bool:
     """Whether a change leaves every weight of the first seed's start as it is."""
     import torch
 
-    from tasks.contenders import start
+    from together import begun
 
-    held = list[dict[str, Any]]()
-    for name in ("anyinit", change):
-        torch.manual_seed(1000)
-        model = task.build()
-        start(name, task, model, task.batch(torch.Generator().manual_seed(2000))[0], 0)
-        held.append({k: v.clone() for k, v in model.state_dict().items()})
-    return all(torch.equal(v, held[1][k]) for k, v in held[0].items())
+    ours, theirs = (begun(task, (name, 0, 0.0), task.batch)[0].state_dict() for name in ("anyinit", change))
+    return all(torch.equal(v, theirs[k]) for k, v in ours.items())
 
 
 def everything(log: training.Log, tasks: list[Any], seeds: int) -> None:
     """Train what is missing."""
     for task in tasks:
+        wanted = list[str]()
         for change in (c for c in CHANGES if c not in training.NAMES):
             mine = [r for k, r in log.known.items() if k[:2] == (task.name, change)]
             if not mine and unchanged(task, change):
                 log.add({"task": task.name, "contender": change, "seed": 0, "rate": 0.0, "same": True})
             elif not any("same" in r for r in mine):
-                training.everything(log, [task], seeds, [change])
+                wanted.append(change)
+        training.everything(log, [task], seeds, wanted)
 
 
 def worth(rows: list[Row], base: list[Row]) -> dict[tuple[str, str], float | None]:
@@ -97,7 +94,7 @@ def main() -> None:
     wanted, log = [known[t] for t in TASKS if not args.tasks or t in args.tasks], training.Log(args.out)
     if args.refresh:
         log.forget({k for k, r in log.known.items() if "same" in r})
-        training.refresh(log, wanted, CHANGES, training.begun)
+        training.refresh(log, wanted, CHANGES, training.first_loss)
     everything(log, wanted, args.seeds)
 
 

@@ -293,7 +293,7 @@ def readme() -> str:
         *summary(ours),
         "",
         *prose(
-            f"Where another start is better, and how many times higher our loss is:",
+            "Where another start is better, and how many times higher our loss is:",
             f"{', '.join(behind(ours)) or 'nowhere'}.",
             f"Of {len(tasks)} tasks in JAX and Keras it is at the top on {top}; behind:",
             f"{', '.join(behind(other)) or 'nowhere'}.",

@@ -7,7 +7,8 @@
 
 Every contender gets the same models, data, batches, optimizer and search for a learning rate: the first seed tries a
 grid, which is followed beyond its edge for as long as the best rate lies there; the other seeds run at that rate.
-A cell is the median over the seeds of the mean training loss over the last tenth of the steps.
+A cell is the median over the seeds of the mean training loss over the last tenth of the steps. The data comes with
+scikit-learn (photographs need Pillow).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import argparse
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scoring import NAMES, OURS, Row, read
+from scoring import NAMES, OURS, Row, chosen, read
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "docs" / "data" / "training.jsonl"
@@ -53,17 +54,29 @@ TASKS = {
 }
 
 
-def train(task: Any, contender: str, seed: int, rate: float) -> Row:
-    """One run; the loss is infinite if it stops being finite on the way."""
+Job = tuple[str, int, float]
+"""Contender, seed and rate of a run."""
+
+
+def train(task: Any, jobs: list[Job]) -> Iterator[Row]:
+    """Runs of one task, side by side where that is possible; a loss is infinite if it was not finite on the way."""
+    from together import Together, batchable
+
+    if batchable(task):
+        seen, _ = Together(task, jobs).trained(task.steps)
+        yield from (_row(task, job, seen[:, k].tolist()) for k, job in enumerate(jobs))
+    else:
+        yield from (_row(task, job, _alone(task, job)) for job in jobs)
+
+
+def _alone(task: Any, job: Job) -> list[float]:
+    """Losses by step, up to the first that is not finite."""
     import torch
 
-    from tasks.contenders import start
+    from together import begun
 
-    torch.manual_seed(1000 + seed)
-    model = task.build()
-    rng = torch.Generator().manual_seed(2000 + seed)
-    start(contender, task, model, task.batch(rng)[0], seed)
-    adam = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
+    model, rng = begun(task, job, task.batch)
+    adam = torch.optim.Adam(model.parameters(), lr=job[2], fused=True)
     losses: list[float] = []
     for _ in range(task.steps):
         loss = task.loss(model, task.batch(rng))
@@ -73,28 +86,31 @@ def train(task: Any, contender: str, seed: int, rate: float) -> Row:
         adam.zero_grad()
         loss.backward()
         adam.step()
-    whole = len(losses) == task.steps and math.isfinite(losses[-1])
-    final = statistics.fmean(losses[-(task.steps // 10) :]) if whole else math.inf
+    return losses
+
+
+def _row(task: Any, job: Job, losses: list[float]) -> Row:
+    whole = len(losses) == task.steps and all(map(math.isfinite, losses))
+    final = statistics.fmean(losses[-max(task.steps // 10, 1) :]) if whole else math.inf
     return {
-        "task": task.name, "contender": contender, "seed": seed, "rate": rate, "loss": float(f"{final:.6g}"),
+        "task": task.name, "contender": job[0], "seed": job[1], "rate": job[2], "loss": float(f"{final:.6g}"),
         "first": float(f"{losses[0]:.6g}"), "steps": task.steps, "constant": float(f"{task.constant:.6g}"),
     }  # fmt: skip
 
 
 class Log:
-    """Finished runs, on disk line by line; ``train(task, contender, seed, rate)`` makes those that are missing."""
+    """Finished runs, on disk line by line; ``train(task, jobs)`` makes those that are missing."""
 
-    def __init__(self, path: Path, train: Callable[[Any, str, int, float], Row] = train) -> None:
+    def __init__(self, path: Path, train: Callable[[Any, list[Job]], Iterable[Row]] = train) -> None:
         self.path, self.train = path, train
-        self.rows = read(path) if path.exists() else []
-        self.known = {(r["task"], r["contender"], r["seed"], r["rate"]): r for r in self.rows}
+        rows = read(path) if path.exists() else []
+        self.known = {(r["task"], r["contender"], r["seed"], r["rate"]): r for r in rows}
 
-    def row(self, task: Any, contender: str, seed: int, rate: float) -> Row:
-        """A run, from the log or freshly trained."""
-        key = (task.name, contender, seed, rate)
-        if key not in self.known:
-            self.add(self.train(task, contender, seed, rate))
-        return self.known[key]
+    def fill(self, task: Any, jobs: Iterable[Job]) -> None:
+        """Train those of ``jobs`` that are missing."""
+        missing = [j for j in dict.fromkeys(jobs) if (task.name, *j) not in self.known]
+        for row in self.train(task, missing) if missing else ():
+            self.add(row)
 
     def add(self, row: Row) -> None:
         """Keep a finished run, on disk as well."""
@@ -103,25 +119,30 @@ class Log:
             file.write(json.dumps(row) + "\n")
         print(*row.values(), flush=True)
 
-    def run(self, task: Any, contender: str, seed: int, rate: float) -> float:
-        """Loss of a run."""
-        return self.row(task, contender, seed, rate)["loss"]
-
     def forget(self, keys: set[tuple[str, str, int, float]]) -> None:
         """Drop runs, on disk as well."""
         self.known = {k: r for k, r in self.known.items() if k not in keys}
         self.path.write_text("".join(json.dumps(r) + "\n" for r in self.known.values()))
 
+    def first(self, task: str, contender: str) -> dict[int, Row]:
+        """Runs of the first seed by their place on the ladder of rates."""
+        return {RATES.index(k[3]): r for k, r in self.known.items() if k[:3] == (task, contender, 0)}
 
-def search(log: Log, task: Any, contender: str, seed: int = 0) -> float:
-    """Best rate of one seed: the grid, then beyond its edge while the best rate lies there."""
-    losses = {k: log.run(task, contender, seed, RATES[k]) for k in GRID}
+
+def search(log: Log, task: Any, begin: Mapping[str, Iterable[int]], figures: tuple[str, ...] = ("loss",)) -> None:
+    """Runs of the first seed: for each contender the places of ``begin``, then on for as long as the best rate of a
+    figure lies at the edge of those tried."""
+    log.fill(task, [(c, 0, RATES[k]) for c, places in begin.items() for k in places])
     while True:
-        best = min(losses, key=lambda k: (losses[k], k))
-        steps = [k for k in (best - 1, best + 1) if 0 <= k < len(RATES) and k not in losses]
-        if not steps:
-            return RATES[best]
-        losses.update({k: log.run(task, contender, seed, RATES[k]) for k in steps})
+        jobs = list[Job]()
+        for contender in begin:
+            tried = log.first(task.name, contender)
+            tops = {min(tried, key=lambda k, f=f: (tried[k][f], k)) for f in figures}
+            steps = {k for t in tops for k in (t - 1, t + 1) if 0 <= k < len(RATES) and k not in tried}
+            jobs += [(contender, 0, RATES[k]) for k in sorted(steps)]
+        if not jobs:
+            return
+        log.fill(task, jobs)
 
 
 def known_tasks() -> list[Any]:
@@ -134,16 +155,11 @@ def known_tasks() -> list[Any]:
     return [*plain.tasks(), *modern.tasks(), *fields.tasks(), *streams.tasks()]
 
 
-def begun(task: Any, contender: str, seed: int) -> float:
+def first_loss(task: Any, contender: str, seed: int) -> float:
     """The first loss of a run."""
-    import torch
+    from together import begun
 
-    from tasks.contenders import start
-
-    torch.manual_seed(1000 + seed)
-    model = task.build()
-    rng = torch.Generator().manual_seed(2000 + seed)
-    start(contender, task, model, task.batch(rng)[0], seed)
+    model, rng = begun(task, (contender, seed, 0.0), task.batch)
     return float(task.loss(model, task.batch(rng)).detach())
 
 
@@ -165,12 +181,10 @@ def _moved(before: float, now: float) -> bool:
 
 def everything(log: Log, tasks: Iterable[Any], seeds: int, names: Iterable[str]) -> None:
     """Train what is missing from the log."""
-    names = list(names)
     for task in tasks:
-        for contender in names:
-            rate = search(log, task, contender)
-            for seed in range(1, seeds):
-                log.run(task, contender, seed, rate)
+        search(log, task, dict.fromkeys(names, GRID))
+        rate = chosen(list(log.known.values()))
+        log.fill(task, [(c, seed, rate[task.name, c]) for c in names for seed in range(1, seeds)])
 
 
 def options(description: str | None, names: tuple[str, ...], extra: tuple[str, ...] = ()) -> argparse.ArgumentParser:
@@ -190,7 +204,7 @@ def main() -> None:
     assert {t.name for t in known} == set(TASKS)
     wanted, log = [t for t in known if not args.tasks or t.name in args.tasks], Log(args.out)
     if args.refresh:
-        refresh(log, wanted, OURS, begun)
+        refresh(log, wanted, OURS, first_loss)
     everything(log, wanted, args.seeds, args.contenders)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,12 @@ def stepper(task: Any) -> Callable[..., Any]:
 STEPPERS: dict[str, Callable[..., Any]] = {}
 
 
-def train(task: Any, contender: str, seed: int, rate: float, steps: int | None = None) -> Row:
+def train(task: Any, jobs: list[training.Job]) -> Iterator[Row]:
+    """Runs of one task, one after the other."""
+    return (one(task, *job) for job in jobs)
+
+
+def one(task: Any, contender: str, seed: int, rate: float, steps: int | None = None) -> Row:
     """One run; the loss is infinite if it stops being finite on the way."""
     import numpy as np
     import optax
@@ -110,9 +115,9 @@ def known_tasks() -> list[Any]:
     return [*flax_tasks.tasks(), *equinox_tasks.tasks(), *keras_tasks.tasks()]
 
 
-def begun(task: Any, contender: str, seed: int) -> float:
+def first_loss(task: Any, contender: str, seed: int) -> float:
     """The first loss of a run."""
-    return train(task, contender, seed, 0.0, 1)["first"]
+    return one(task, contender, seed, 0.0, 1)["first"]
 
 
 def main() -> None:
@@ -121,7 +126,7 @@ def main() -> None:
     assert {t.name for t in known} == set(TASKS)
     wanted, log = [t for t in known if not args.tasks or t.name in args.tasks], training.Log(args.out, train)
     if args.refresh:
-        training.refresh(log, wanted, OURS, begun)
+        training.refresh(log, wanted, OURS, first_loss)
     training.everything(log, wanted, args.seeds, args.contenders)
 
 
