@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
-
 import training
 from scoring import Row
 
@@ -110,6 +108,7 @@ def one(task: Any, contender: str, seed: int, rate: float, steps: int | None = N
 
 def known_tasks() -> list[Any]:
     """All tasks in JAX and Keras."""
+    os.environ.setdefault("KERAS_BACKEND", "jax")
     from tasks_jax import equinox_tasks, flax_tasks, keras_tasks
 
     return [*flax_tasks.tasks(), *equinox_tasks.tasks(), *keras_tasks.tasks()]
