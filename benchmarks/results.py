@@ -122,7 +122,9 @@ def verdicts(runs: Runs) -> list[str]:
 def page() -> str:
     """The results page."""
     ours, other = torch_runs(), jax_runs()
-    return "\n".join([*_head(ours), *_first(ours), *_second(other), *_third(), *_fourth(), *_rest(ours, other)])
+    long, parts = read(longer.DATA), read(ingredients.DATA)
+    later = [*(_third(long) if long else ()), *(_fourth(parts) if parts else ())]
+    return "\n".join([*_head(ours), *_first(ours), *_second(other), *later, *_rest(ours, other)])
 
 
 def prose(*words: str) -> list[str]:
@@ -198,8 +200,7 @@ def _second(runs: Runs) -> list[str]:
     ]
 
 
-def _third() -> list[str]:
-    rows = read(longer.DATA)
+def _third(rows: list[Row]) -> list[str]:
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     shown = [longer.compared(rows, t, f) for t in tasks for f in longer.SHOWN]
     worse = [f"{c.task} ({longer.SHOWN[c.figure]}, {c.ratio:.3g} times)" for c in shown if c.worse]
@@ -230,7 +231,7 @@ def _third() -> list[str]:
     ]
 
 
-def _fourth() -> list[str]:
+def _fourth(rows: list[Row]) -> list[str]:
     changes = [[f"*{c}*", call, words] for c, (call, words) in ingredients.CHANGES.items()]
     return [
         "## What each ingredient is worth",
@@ -240,7 +241,7 @@ def _fourth() -> list[str]:
             "higher the loss becomes.",
             "Bold: the change *helps* beyond the tie margin; `=`: it leaves the start as it is.",
         ),
-        *ingredients.table(read(ingredients.DATA), read(training.DATA)),
+        *ingredients.table(rows, read(training.DATA)),
         "",
         *grid(["change", "call", "what goes"], changes),
         "",
