@@ -183,7 +183,7 @@ def everything(log: Log, tasks: Iterable[Any], seeds: int, names: Iterable[str])
     """Train what is missing from the log."""
     for task in tasks:
         search(log, task, dict.fromkeys(names, GRID))
-        rate = chosen(list(log.known.values()))
+        rate = chosen([r for r in log.known.values() if "loss" in r])
         log.fill(task, [(c, seed, rate[task.name, c]) for c in names for seed in range(1, seeds)])
 
 
