@@ -100,7 +100,7 @@ def test_the_factors_of_a_textbook_scheme_are_its_formula(scheme: str):
     plan = anyinit.plan(plain(nn.ReLU), torch.randn(64, 2), seed=0, scheme=scheme)
     for name, part in drawn(plan):
         told = Report(plan).explain(name)
-        assert told.product == pytest.approx(part.draw.std, rel=1e-9)
+        assert told.product == pytest.approx(part.draw.std, rel=5e-9)
     second = Report(plan).explain("2.weight")
     if scheme == "xavier_uniform":
         assert [t.value for t in second.terms] == [2, 128]

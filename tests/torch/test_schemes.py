@@ -39,7 +39,7 @@ def test_a_scheme_draws_the_deviation_of_its_formula(scheme: str):
     net = mlp()
     report = anyinit.initialize(net, (8, 96), scheme=scheme, seed=0)
     weight = net[0].weight.detach().double()
-    assert std(report, "0.weight") == pytest.approx(STD[scheme], rel=1e-12)
+    assert std(report, "0.weight") == pytest.approx(STD[scheme], rel=5e-9)
     assert float(weight.square().mean().sqrt()) == pytest.approx(STD[scheme], rel=0.02)
     assert all(not p.any() for n, p in net.named_parameters() if n.endswith("bias"))
     if scheme.endswith("uniform"):
@@ -100,7 +100,7 @@ class Block(nn.Module):
 def test_gpt2_shrinks_what_writes_to_the_stream_by_the_branches_found_in_it():
     net = nn.Sequential(nn.Linear(16, 32), *(Block() for _ in range(5)))
     report = anyinit.initialize(net, (4, 16), scheme="gpt2", seed=0)
-    assert {std(report, f"{i}.down.weight") for i in range(1, 6)} == {0.02 / math.sqrt(5)}
+    assert [std(report, f"{i}.down.weight") for i in range(1, 6)] == pytest.approx([0.02 / math.sqrt(5)] * 5, rel=5e-9)
     assert {std(report, f"{i}.up.weight") for i in range(1, 6)} == {0.02}
 
 

@@ -147,14 +147,19 @@ def test_running_statistics_and_flags_are_kept(mode: str):
     assert flags == [m.training for m in model.modules()]
 
 
-@pytest.mark.parametrize("batch", [torch.zeros(24, 12), torch.full((24, 12), 1e-12), torch.ones(24, 12)], ids=str)
-def test_batches_without_a_signal_do_not_blow_weights_up(batch: torch.Tensor):
+@pytest.mark.parametrize("number", [0.0, 1e-12, -1e-5])
+def test_a_batch_of_one_small_number_is_refused_where_levels_are_measured(number: float):
     model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
-    anyinit.initialize(model, batch, "empirical", seed=0)
-    for p in model.parameters():
-        assert torch.isfinite(p).all()
-        if p.dim() == 2:
-            assert p.abs().max().item() * math.sqrt(p.shape[1]) < 12
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(anyinit.ConfigError, match="Nothing can be measured"):
+        anyinit.initialize(model, torch.full((24, 12), number), "empirical", seed=0)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_a_constant_batch_does_not_blow_weights_up():
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+    anyinit.initialize(model, torch.ones(24, 12), "empirical", seed=0)
+    assert max(p.abs().max().item() * math.sqrt(p.shape[-1]) for p in model.parameters()) < 12
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -90,6 +90,16 @@ class Solver:
         roles = [self.uses.role(u) for u in uses]
         if leaf.name in self.kept or not uses or all(r in KEPT_ROLES for r in roles):
             return measured(self.values(leaf), i)
+        if i in self.streams.factors.last and "std" not in self.override(leaf.name):
+            why = "last factor of a low-rank pair beside a weight: their product starts at zero"
+            self._decide(i, "factor", 0.0, uses[0], why=why)
+            return constant(separate(value.shape), 0.0)
+        if i in self.streams.factors.hidden and "weight" in roles:
+            use = uses[roles.index("weight")]
+            fan = fan_in(self.graph, self.graph.nodes[use.node])
+            std, why = self._overridden(i, 1 / math.sqrt(fan), "first factor of a low-rank pair: unit gain")
+            self._decide(i, "weight", std, use, fan=fan, why=why)
+            return iid(value.shape, std, i)
         if "weight" in roles:
             use = uses[roles.index("weight")]
             std = self._tied(use) if "table" in roles else self.known.get(i, 1.0)

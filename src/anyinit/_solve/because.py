@@ -25,6 +25,7 @@ TIED = "the output layer decides a tied table: LeCun et al. 1998, section 4.6"
 RATE = "Sitzmann et al. 2020, section 3.2; phases as random Fourier features have them (Rahimi & Recht 2007)"
 NEUTRAL = "what multiplies by one changes nothing: Ioffe & Szegedy 2015, Ba et al. 2016"
 ZERO = "a zero bias leaves the level to the weight: He et al. 2015, section 2.2"
+PAIR = "a product of two factors that starts at zero changes nothing: Hu et al. 2022, section 4.1"
 ROWS = "a looked-up row is not summed, so its fan is one"
 GIVEN = "the caller"
 BEHIND = "behind an operation without a rule: its input level rests on a local measurement"
@@ -37,7 +38,7 @@ def given(std: float, why: str = "") -> Why:
 
 def of_constant(role: str) -> str:
     """Whose formula a constant start is."""
-    return {"gain": NEUTRAL, "bias": ZERO}.get(role, "")
+    return {"gain": NEUTRAL, "bias": ZERO, "factor": PAIR}.get(role, "")
 
 
 def of_bias(d: Decision) -> Why:

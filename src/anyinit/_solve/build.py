@@ -163,9 +163,9 @@ def _table(solver: Solver, d: Decision, grad: float | None, key: int) -> Part:
     draw = Draw((), (), (0,) if shape else (), tuple(range(1, len(shape))), distribution, _rounded(d.std), key=key)
     terms, source = because.of_table(solver, d)
     return Part(
-        role=d.role, fan=1, fan_out=shape[-1] if shape else 1, draw=draw, target=d.std**2, predicted=d.std**2,
-        predicted_output=d.std**2 * _summarized(solver, d), band=None, predicted_grad=grad, why=d.why, flags=d.flags,
-        terms=terms, source=source,
+        role=d.role, fan=max(d.fan, 1), fan_out=shape[-1] if shape else 1, draw=draw, target=d.std**2,
+        predicted=d.std**2, predicted_output=d.std**2 * _summarized(solver, d), band=None, predicted_grad=grad,
+        why=d.why, flags=d.flags, terms=terms, source=source,
     )  # fmt: skip
 
 

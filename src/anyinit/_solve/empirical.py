@@ -28,6 +28,7 @@ from anyinit.errors import ConfigError, TraceError
 
 CLOSE = 0.004  # relative error of a level at which it counts as settled
 ROUNDS = 10
+FAINT = 1e-3  # a constant input below this says nothing of a scale
 QUIET, EVERY = 10.0, 5.0  # seconds before the first line of progress and between lines
 Progress = Callable[[int, int, str], None]
 
@@ -82,6 +83,8 @@ def settle(
     numbers = [x for x in first.inputs_used().values() if x.dtype.kind in "fc"]
     if numbers and not any(np.any(x) for x in numbers):
         raise _nothing("the input is all zero", f"{len(numbers)} arrays")
+    if numbers and all(np.ptp(x) == 0 and abs(complex(x.flat[0])) < FAINT for x in numbers if x.size):
+        raise _nothing("the input is one small number everywhere", f"{numbers[0].flat[0]:.3g}")
     progress = progress or Lines()
     chosen = {d.leaf for d in correct.placed(solver)}
     aim, slopes = dict[int, float](), _Slopes()
@@ -110,7 +113,7 @@ def settle(
 
 
 def _nothing(why: str, value: str) -> ConfigError:
-    remedy = "Pass a batch that is not all zero, or use mode='analytic'."
+    remedy = "Pass a batch of real samples, or use mode='analytic'."
     return ConfigError(f"Nothing can be measured: {why}", value=value, remedy=remedy)
 
 

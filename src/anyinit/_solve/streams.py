@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from anyinit._graph.ops import Contract, Dropout, Normalize, Opaque, Pointwise, Pool, Softmax
+from anyinit._solve.factors import Factors
 from anyinit._solve.roles import MOVES, Uses
 
 SUMS = {"add", "sub"}
@@ -45,8 +46,11 @@ class Streams:
 
     def __post_init__(self) -> None:
         graph = self.uses.graph
+        self.factors = Factors(self.uses)
         for at, node in enumerate(graph.nodes):
             if not isinstance(node.op, Pointwise) or node.op.fn not in SUMS or len(node.inputs) != 2:
+                continue
+            if at in self.factors.sums:
                 continue
             u, v = node.inputs
             if u == v or u not in self.uses.live or v not in self.uses.live:
