@@ -115,11 +115,11 @@ class Factors:
 
     # ------------------------------------------------------------------
     def _leaf(self, value: int) -> int | None:
-        """The one parameter a value is, moved about; None of what is made otherwise or used elsewhere too."""
-        if value not in self.uses.origin or not self.uses.origin[value][2]:
-            return None
-        leaf = self.uses.origin[value][0]
-        return leaf if len(self.uses.consumers.get(leaf, ())) == 1 else None
+        """The one parameter a value is, moved and scaled; None of what is made otherwise or used elsewhere too."""
+        leaf = self._bare(value)
+        held = self.uses.graph.leaves.get(leaf)
+        alone = len(self.uses.consumers.get(leaf, ())) == 1
+        return leaf if held is not None and held.role == "param" and alone else None
 
     def _size(self, value: int) -> int:
         return math.prod(self.uses.graph.values[value].shape)
